@@ -36,6 +36,7 @@ NULLABLE = {
     "moe_checkpoint_packed.options",
     "moe_checkpoint_layer.options",
     "moe_checkpoint_convert.options",
+    "moe_dist_attach.layer",
     "moe_apply_flat.router_logits",
     "moe_apply_flat.topk_ids",
     "moe_apply_flat.topk_weights",
@@ -50,12 +51,16 @@ REQUIRED_MEMBERS = {
     "moe_allocator_ops.allocate",
     "moe_allocator_ops.deallocate",
     "moe_weight_source_ops.get",
+    "moe_comm_ops.alltoallv_start",
+    "moe_comm_ops.test",
     "moe_apply_args.hidden",
     "moe_apply_args.out",
     "moe_route_args.router_logits",
     "moe_route_args.out_topk_ids",
     "moe_route_args.out_topk_weights",
 }
+# Structs of the caller that nobody looks into.
+OPAQUE = {"moe_comm_op"}
 # Returns a moe_status that is not the result of the call.
 NOT_FALLIBLE = {"moe_error_status"}
 SCALARS = {"void": "void", "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64",
@@ -117,7 +122,7 @@ class Header:
             return "ptr:" + base, const
         if base in self.handles:
             return "handle:" + base, const
-        if const or base == "void":
+        if const or base == "void" or base in OPAQUE:
             return "ptr", const
         return "out:" + self.word(base)[0], False
 
@@ -160,7 +165,8 @@ class Header:
     def take_RecordDecl(self, n):
         fields = [c for c in n.get("inner", []) if c["kind"] == "FieldDecl"]
         if not fields:
-            self.handles.add(n["name"])
+            if n["name"] + "_destroy(" in self.text:  # else a transport's own: a plain pointer
+                self.handles.add(n["name"])
             return
         self.structs[n["name"]] = None  # known while its members are read
         members, offset = [], 0

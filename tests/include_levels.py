@@ -27,10 +27,11 @@ ALLOWED = {
     "io": {"base", "scheme", "layouts"},
     "weights": {"base", "scheme", "config", "io"},
     "run": {"base", "scheme", "config", "layouts", "io", "kernels"},
+    "dist": {"base", "scheme", "config", "layouts", "io", "kernels", "run"},
     "bind": {"base", "scheme", "config", "oracle", "layouts", "convert", "kernels", "io", "weights", "run"},
     "model": {"base", "scheme", "config", "hf", "oracle", "layouts", "convert", "kernels", "io", "weights", "run", "bind"},
     "api": {"base", "scheme", "config", "vllm", "hf", "oracle", "layouts", "convert", "kernels", "io", "weights", "run", "bind",
-            "model"},
+            "dist", "model"},
 }
 
 # headers -> the files that may name them, as patterns under impl/

@@ -12,33 +12,11 @@
 #include "base/json.h"
 #include "base/text.h"
 
-using moe::DType;
-using moe::usize;
-using moe::api::dtype_bit;
-using moe::api::kFloats;
-using moe::api::kIds;
-using moe::api::kTokens;
-using moe::api::TensorParam;
-
 namespace moe::api {
-
-Result<ApplyMode> apply_mode(moe_apply_mode mode) {
-  constexpr moe_apply_mode kBatched = 2;
-  if (mode == MOE_APPLY_ROUTER_LOGITS || mode == MOE_APPLY_TOPK) return static_cast<ApplyMode>(mode);
-  if (mode == kBatched)
-    return fail(Code::unsupported, "mode", "mode: batched activations are not built in this version");
-  return fail(Code::invalid_argument, "mode", cat("mode: unknown value ", mode));
-}
-
-}  // namespace moe::api
-
 namespace {
 
 constexpr uint64_t kApplyFlags = MOE_APPLY_ACCUMULATE | MOE_APPLY_IN_PLACE;
-
-// The rows of a call, in the order of moe_apply_args. Absent ones stay nullptr.
-enum Row : std::size_t { kHidden, kLogits, kTopkIds, kTopkWeights, kOut, kOutIds, kOutWeights, kRows };
-using Rows = std::array<TensorParam, kRows>;
+using Rows = std::array<TensorParam, kApplyRows>;
 
 Rows rows_of(const moe_apply_args& a) {
   Rows r{};
@@ -48,24 +26,22 @@ Rows rows_of(const moe_apply_args& a) {
   r[kTopkWeights] = {
       .name = "topk_weights", .given = a.topk_weights, .dtypes = dtype_bit(DType::f32), .ndim = 2, .letters = "[T, K]"};
   r[kOut] = {.name = "out", .given = a.out, .ndim = 2, .letters = "[T, H]", .writable = true};
-  r[kOutIds] = moe::api::topk_ids_out(a.out_topk_ids, dtype_bit(DType::i32));
-  r[kOutWeights] = moe::api::topk_weights_out(a.out_topk_weights);
+  r[kOutIds] = topk_ids_out(a.out_topk_ids, dtype_bit(DType::i32));
+  r[kOutWeights] = topk_weights_out(a.out_topk_weights);
   return r;
 }
 
 // Hash routing takes the ids beside the logits.
-bool takes_ids(const moe::config::Config& c, moe::run::ApplyMode mode) {
-  return mode == moe::run::ApplyMode::topk || c.routing.hash_routing;
-}
+bool takes_ids(const Config& c, ApplyMode mode) { return mode == ApplyMode::topk || c.routing.hash_routing; }
 
 // What the config fixes: types of hidden and out, all extents but T.
-void expect(Rows& r, const moe::config::Config& c, moe::run::ApplyMode mode) {
+void expect(Rows& r, const Config& c, ApplyMode mode) {
   r[kHidden].dtypes = dtype_bit(c.in_dtype);
   r[kOut].dtypes = dtype_bit(c.out_dtype);
   r[kHidden].shape = r[kOut].shape = {kTokens, c.hidden_dim};
   r[kLogits].shape = {kTokens, c.logit_columns()};
-  for (Row i : {kTopkIds, kTopkWeights, kOutIds, kOutWeights}) r[i].shape = {kTokens, c.slots_per_token()};
-  if (mode == moe::run::ApplyMode::router_logits) r[kTopkIds].shape = {kTokens, c.top_k};
+  for (ApplyRow i : {kTopkIds, kTopkWeights, kOutIds, kOutWeights}) r[i].shape = {kTokens, c.slots_per_token()};
+  if (mode == ApplyMode::router_logits) r[kTopkIds].shape = {kTokens, c.top_k};
 }
 
 Check must_be_absent(const void* pointer, const char* name, const char* why) {
@@ -73,11 +49,40 @@ Check must_be_absent(const void* pointer, const char* name, const char* why) {
   return fail(Code::invalid_argument, name, cat(name, ": must be NULL ", why));
 }
 
+Error shared_memory(const char* out, const char* with) {
+  return fail(Code::invalid_argument, out, cat(out, ": shares memory with ", with));
+}
+
+ApplyArgs call_of(const Rows& r, ApplyMode mode, std::int64_t tokens) {
+  ApplyArgs call;
+  call.mode = mode;
+  call.num_tokens = tokens;
+  call.hidden = r[kHidden].view;
+  call.router_logits = r[kLogits].view;
+  call.topk_ids = r[kTopkIds].view;
+  call.topk_weights = r[kTopkWeights].view;
+  call.out = r[kOut].view;
+  if (r[kOutIds].given != nullptr) call.out_topk_ids = r[kOutIds].view;
+  if (r[kOutWeights].given != nullptr) call.out_topk_weights = r[kOutWeights].view;
+  return call;
+}
+
+}  // namespace
+
+Result<ApplyMode> apply_mode(moe_apply_mode mode) {
+  constexpr moe_apply_mode kBatched = 2;
+  if (mode == MOE_APPLY_ROUTER_LOGITS || mode == MOE_APPLY_TOPK) return static_cast<ApplyMode>(mode);
+  if (mode == kBatched)
+    return fail(Code::unsupported, "mode", "mode: batched activations are not built in this version");
+  return fail(Code::invalid_argument, "mode", cat("mode: unknown value ", mode));
+}
+
 // Which tensors a mode takes.
-Check check_presence(const moe_apply_args& a, const moe::config::Config& c, moe::run::ApplyMode mode) {
+Check GivenCall::check_presence(const Config& c, ApplyMode mode) const {
+  const moe_apply_args& a = args_;
   if (a.expert_tokens != nullptr)
     return fail(Code::unsupported, "expert_tokens", "expert_tokens: batched activations are not built in this version");
-  if (mode == moe::run::ApplyMode::router_logits) {
+  if (mode == ApplyMode::router_logits) {
     MOE_CHECK(not_null({{"router_logits", a.router_logits}}));
     if (takes_ids(c, mode) && a.topk_ids == nullptr)
       return fail(
@@ -93,69 +98,67 @@ Check check_presence(const moe_apply_args& a, const moe::config::Config& c, moe:
   return must_be_absent(a.out_topk_weights, "out_topk_weights", "in mode MOE_APPLY_TOPK");
 }
 
-moe::Error shared_memory(const char* out, const char* with) {
-  return fail(Code::invalid_argument, out, cat(out, ": shares memory with ", with));
-}
-
 // Each output against everything else. The one exception: out is exactly hidden, with MOE_APPLY_IN_PLACE.
-Check check_overlap(const Rows& r, bool in_place) {
-  if (in_place && !moe::api::same_tensor(r[kHidden].view, r[kOut].view))
+Check GivenCall::check_overlap(bool in_place) const {
+  const Rows& r = rows_;
+  if (in_place && !same_tensor(r[kHidden].view, r[kOut].view))
     return fail(Code::invalid_argument, "out", "out: MOE_APPLY_IN_PLACE is set, but out is not exactly hidden");
-  for (Row o : {kOut, kOutIds, kOutWeights}) {
+  for (ApplyRow o : {kOut, kOutIds, kOutWeights}) {
     if (r[o].given == nullptr) continue;
-    for (std::size_t i = 0; i < kRows; ++i) {
+    for (std::size_t i = 0; i < kApplyRows; ++i) {
       if (i == o || r[i].given == nullptr || (in_place && o == kOut && i == kHidden)) continue;
-      if (moe::api::overlaps(r[o].view, r[i].view)) return shared_memory(r[o].name, r[i].name);
+      if (overlaps(r[o].view, r[i].view)) return shared_memory(r[o].name, r[i].name);
     }
   }
   return ok();
 }
 
-Check check_workspace(const Rows& r, const moe_apply_args& a) {
-  if (a.workspace == nullptr) return ok();
-  if (reinterpret_cast<std::uintptr_t>(a.workspace) % moe::run::kWorkspaceAlignment != 0)
+Check GivenCall::check_workspace() const {
+  if (args_.workspace == nullptr) return ok();
+  if (reinterpret_cast<std::uintptr_t>(args_.workspace) % kWorkspaceAlignment != 0)
     return fail(Code::invalid_argument, "workspace",
-                cat("workspace: must be aligned to ", moe::run::kWorkspaceAlignment, " bytes"));
-  for (const TensorParam& p : r)
-    if (p.given != nullptr && moe::api::overlaps(p.view, a.workspace, usize(a.workspace_size)))
+                cat("workspace: must be aligned to ", kWorkspaceAlignment, " bytes"));
+  for (const TensorParam& p : rows_)
+    if (p.given != nullptr && overlaps(p.view, args_.workspace, usize(args_.workspace_size)))
       return shared_memory("workspace", p.name);
   return ok();
 }
 
-moe::run::ApplyArgs call_of(const Rows& r, moe::run::ApplyMode mode, std::int64_t tokens) {
-  moe::run::ApplyArgs call;
-  call.mode = mode;
-  call.num_tokens = tokens;
-  call.hidden = r[kHidden].view;
-  call.router_logits = r[kLogits].view;
-  call.topk_ids = r[kTopkIds].view;
-  call.topk_weights = r[kTopkWeights].view;
-  call.out = r[kOut].view;
-  if (r[kOutIds].given != nullptr) call.out_topk_ids = r[kOutIds].view;
-  if (r[kOutWeights].given != nullptr) call.out_topk_weights = r[kOutWeights].view;
+Check GivenCall::read(const moe_apply_args* args) {
+  MOE_TRY(args_, read_struct(args, "args"));
+  MOE_CHECK(not_null({{"hidden", args_.hidden}, {"out", args_.out}}));
+  rows_ = rows_of(args_);
+  return read_structs(rows_);
+}
+
+Result<ApplyArgs> GivenCall::check(const Config& config) {
+  const moe_apply_args& a = args_;
+  MOE_CHECK(check_optional(a.control, "control"));
+  MOE_TRY(const ApplyMode mode, apply_mode(a.mode));
+  MOE_CHECK(known_flags(a.flags, kApplyFlags));
+  MOE_CHECK(check_presence(config, mode));
+  expect(rows_, config, mode);
+  MOE_TRY(const std::int64_t tokens, check_tensors(rows_));
+  MOE_CHECK(check_overlap((a.flags & MOE_APPLY_IN_PLACE) != 0));
+  MOE_CHECK(check_workspace());
+  ApplyArgs call = call_of(rows_, mode, tokens);
+  call.accumulate = (a.flags & MOE_APPLY_ACCUMULATE) != 0;
+  call.control = control_of(a.control);
+  if (a.workspace != nullptr) call.workspace = {static_cast<std::byte*>(a.workspace), usize(a.workspace_size)};
   return call;
 }
 
+}  // namespace moe::api
+
+namespace {
+
 Check run(const moe_layer* layer, const moe_apply_args* args) {
   MOE_CHECK(not_null({{"layer", layer}, {"args", args}}));
-  MOE_TRY(const moe_apply_args a, read_struct(args, "args"));
-  MOE_CHECK(not_null({{"hidden", a.hidden}, {"out", a.out}}));
-  Rows rows = rows_of(a);
-  MOE_CHECK(moe::api::read_structs(rows));
+  moe::api::GivenCall given;
+  MOE_CHECK(given.read(args));
   MOE_CHECK(check_handle(layer, "layer"));
-  MOE_CHECK(check_optional(a.control, "control"));
-  MOE_TRY(const moe::run::ApplyMode mode, moe::api::apply_mode(a.mode));
-  MOE_CHECK(known_flags(a.flags, kApplyFlags));
   const moe::run::Layer& l = *layer->object;
-  MOE_CHECK(check_presence(a, l.config(), mode));
-  expect(rows, l.config(), mode);
-  MOE_TRY(const std::int64_t tokens, moe::api::check_tensors(rows));
-  MOE_CHECK(check_overlap(rows, (a.flags & MOE_APPLY_IN_PLACE) != 0));
-  MOE_CHECK(check_workspace(rows, a));
-  moe::run::ApplyArgs call = call_of(rows, mode, tokens);
-  call.accumulate = (a.flags & MOE_APPLY_ACCUMULATE) != 0;
-  call.control = moe::api::control_of(a.control);
-  if (a.workspace != nullptr) call.workspace = {static_cast<std::byte*>(a.workspace), usize(a.workspace_size)};
+  MOE_TRY(const moe::run::ApplyArgs call, given.check(l.config()));
   return l.apply(call);
 }
 

@@ -21,6 +21,8 @@
 #include "base/platform.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "dist/comm.h"
+#include "dist/dist.h"
 #include "io/packed.h"
 #include "model/checkpoint.h"
 #include "oracle/selection.h"
@@ -123,6 +125,16 @@ struct moe_control : moe::api::Handle<10, moe::api::ControlBox> {
 };
 
 struct moe_checkpoint : moe::api::Handle<11, const moe::model::Checkpoint> {
+  using Handle::Handle;
+};
+
+struct moe_comm : moe::api::Handle<12, moe::dist::Comm> {
+  using Handle::Handle;
+};
+struct moe_dist : moe::api::Handle<13, moe::dist::Dist> {
+  using Handle::Handle;
+};
+struct moe_dist_call : moe::api::Handle<14, moe::dist::Dist> {
   using Handle::Handle;
 };
 

@@ -28,6 +28,12 @@ using namespace config;
 using namespace io;
 using namespace kernels;
 }  // namespace run
+namespace dist {
+using namespace config;
+using namespace io;
+using namespace kernels;
+using namespace run;
+}  // namespace dist
 namespace bind {
 using namespace config;
 using namespace oracle;
@@ -58,6 +64,7 @@ using namespace kernels;
 using namespace io;
 using namespace weights;
 using namespace run;
+using namespace dist;
 using namespace bind;
 using namespace model;
 }  // namespace api

@@ -47,8 +47,9 @@ struct ParallelConfig {
 #include "config/field_members.inc"
   std::int64_t sp_size = 1;
   std::string all2all_backend = "allgather_reducescatter";
-  std::int64_t ep_size = 1, ep_rank = 0;  // flattened only
-  bool use_ep = false;                    // flattened only
+  std::vector<std::int64_t> local_experts;  // empty: by expert_placement_strategy
+  std::int64_t ep_size = 1, ep_rank = 0;    // flattened only
+  bool use_ep = false;                      // flattened only
 };
 
 struct RoutingConfig {

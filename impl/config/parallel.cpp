@@ -39,6 +39,29 @@ void write_all2all(const ParallelConfig& p, json::Object& out) {
   out.emplace_back("all2all_backend", p.all2all_backend);
 }
 
+Check read_local_experts(const Members& members, ParallelConfig& p) {
+  const json::Value* v = members.get("local_experts");
+  if (v == nullptr) return ok();
+  const std::string pointer = members.at("local_experts");
+  if (v->array() == nullptr || v->array()->empty())
+    return fields::unexpected(pointer, *v, "an array of the numbers of experts, ascending");
+  for (const json::Value& item : *v->array()) {
+    MOE_TRY(const std::int64_t expert,
+            fields::integer_value(item, fields::child(pointer, cat(p.local_experts.size())), {0, 65535}));
+    if (!p.local_experts.empty() && expert <= p.local_experts.back())
+      return fields::fault(fields::child(pointer, cat(p.local_experts.size())),
+                           cat("found ", expert, " behind ", p.local_experts.back(), ", expected them ascending"));
+    p.local_experts.push_back(expert);
+  }
+  return ok();
+}
+void write_local_experts(const ParallelConfig& p, json::Object& out) {
+  if (p.local_experts.empty()) return;
+  json::Array experts;
+  for (const std::int64_t e : p.local_experts) experts.emplace_back(e);
+  out.emplace_back("local_experts", std::move(experts));
+}
+
 // clang-format off
 constexpr fields::Field<Owner> kFields[] = {
 #define MOE_FIELD_PLACE(parallel) parallel
@@ -67,6 +90,18 @@ Check check_experts(const Members& members, const Config& c) {
                              " physical experts, expected a multiple of the ", p.ep_size, " ranks"));
   }
   return ok();
+}
+
+Check check_local_experts(const Members& members, const Config& c) {
+  const ParallelConfig& p = c.parallel;
+  if (p.local_experts.empty()) return ok();
+  const std::string pointer = members.at("local_experts");
+  if (!p.use_ep || p.enable_eplb)
+    return fields::fault(pointer,
+                         "found a list, expected expert parallelism over more than one rank, without enable_eplb");
+  if (p.local_experts.back() < c.num_experts) return ok();
+  return fields::fault(pointer,
+                       cat("found ", p.local_experts.back(), ", expected less than num_experts = ", c.num_experts));
 }
 
 Check divide_width(Draft& draft) {
@@ -132,8 +167,10 @@ Check read_parallel(const Members& layer, Draft& draft) {
   c.parallel = make_parallel(c.parallel);
   c.num_physical_experts = c.num_experts + c.parallel.num_redundant_experts;
   MOE_CHECK(check_experts(members, c));
+  MOE_CHECK(check_local_experts(members, c));
   const std::int64_t ranks = c.parallel.ep_size;
   c.num_local_experts = c.num_physical_experts / ranks + (c.parallel.ep_rank < c.num_physical_experts % ranks ? 1 : 0);
+  if (!c.parallel.local_experts.empty()) c.num_local_experts = std::ssize(c.parallel.local_experts);
   return divide_width(draft);
 }
 

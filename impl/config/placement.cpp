@@ -27,7 +27,9 @@ std::vector<std::int64_t> experts_of_rank(std::int64_t num_experts, std::int64_t
 std::vector<std::int64_t> local_experts(const Config& config) {
   const ParallelConfig& p = config.parallel;
   std::vector<std::int64_t> experts =
-      experts_of_rank(config.num_physical_experts, p.ep_size, p.ep_rank, effective_placement(config));
+      !p.local_experts.empty()
+          ? p.local_experts
+          : experts_of_rank(config.num_physical_experts, p.ep_size, p.ep_rank, effective_placement(config));
   // Fused shared experts exclude expert parallelism: every rank that has them has all experts.
   for (std::int64_t e = config.num_physical_experts; e < config.num_weight_experts(); ++e) experts.push_back(e);
   return experts;

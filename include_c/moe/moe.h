@@ -156,14 +156,14 @@ enum {
   MOE_ERR_FORMAT = 13,           /* file is not ours, truncated, or hash mismatch        */
   MOE_ERR_VERSION = 14,          /* struct or file of a newer version                    */
   MOE_ERR_CANCELLED = 15,        /* a moe_control or a callback asked to stop            */
-  MOE_ERR_COMM = 16,             /* reserved                                             */
+  MOE_ERR_COMM = 16,             /* a transport failed, a deadline passed, out of step   */
   MOE_ERR_CALLBACK = 17,         /* any other callback failed                            */
   MOE_ERR_BUSY = 18,             /* exclusive access violated (best-effort detection)    */
   MOE_ERR_STATE = 19,            /* the object is not in a state that allows the call    */
-  MOE_ERR_PEER = 20,             /* reserved                                             */
-  MOE_ERR_CONFIG_MISMATCH = 21,  /* packed weights and selection disagree; details name  */
-                                 /* the member                                           */
-  MOE_ERR_COMM_POISONED = 22,    /* reserved                                             */
+  MOE_ERR_PEER = 20,             /* another rank failed; details name it and its status  */
+  MOE_ERR_CONFIG_MISMATCH = 21,  /* packed weights and selection, or two ranks, disagree; */
+                                 /* details name the member                              */
+  MOE_ERR_COMM_POISONED = 22,    /* this communicator failed in an earlier call          */
   MOE_ERR_INTERNAL = 99
 };
 
@@ -245,6 +245,10 @@ typedef struct moe_packed moe_packed;       /* converted weights, immutable     
 typedef struct moe_layer moe_layer;         /* ready to run                              */
 typedef struct moe_control moe_control;     /* cancellation and progress                 */
 typedef struct moe_checkpoint moe_checkpoint; /* a model's directory, immutable          */
+typedef struct moe_comm moe_comm;           /* one rank's end of a transport             */
+typedef struct moe_comm_op moe_comm_op;     /* its operation under way; the transport's  */
+typedef struct moe_dist moe_dist;           /* a layer spread over the ranks of a comm   */
+typedef struct moe_dist_call moe_dist_call; /* a call of such a layer                    */
 
 /* ------------------------------------------------------------------ */
 /* 3. Version and introspection                                        */
@@ -957,6 +961,124 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_tensor(const moe_check
  *  common, IO, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_fingerprint(moe_context* ctx, const moe_checkpoint* checkpoint, int32_t full, moe_control* control, moe_buffer** out, moe_error** err);
 MOE_API void MOE_CALL moe_checkpoint_destroy(moe_checkpoint* checkpoint);
+
+/* ------------------------------------------------------------------ */
+/* 15. Several ranks: expert and tensor parallelism                    */
+/* ------------------------------------------------------------------ */
+
+/* A rank is a process (or, in tests, a thread) that holds a part of a layer. Each rank makes a moe_comm,
+ * a moe_dist with the whole layer's config, the layer of its part, and attaches it; then moe_dist_apply
+ * takes this rank's tokens and gives their outputs. The functions marked "collective" exchange data: every
+ * rank calls them, in the same order for one communicator, also with no token and with no expert. What
+ * fails on one rank is told to the others (MOE_ERR_PEER), so all of them return. A wait for other ranks ends
+ * after timeout_ms: MOE_ERR_COMM with "reason" "timeout", "timeout_ms", "step" and, where it is known, "rank"
+ * in the details. The other reasons are "out_of_step" (ranks make different calls), "transport" (the table's
+ * functions failed) and "protocol" (a peer sent what it may not). After these, except out_of_step, the
+ * communicator is poisoned: each later call that needs it returns MOE_ERR_COMM_POISONED at once, and the
+ * memory that a transport may still write is never freed. Bytes and order of sums: impl/spec/distributed.md
+ * in the source. */
+
+/** What moe_comm_ops::agree_i64 computes of each value over all ranks. */
+typedef int32_t moe_agree_op;
+enum { MOE_AGREE_MIN = 0, MOE_AGREE_MAX = 1, MOE_AGREE_SUM = 2, MOE_AGREE_OR = 3 };
+
+/** A transport between ranks 0..size-1. alltoallv_start and test are required; another function may be
+ *  NULL, and what it does is then made of these two or left out. Counts and displacements are in rows of
+ *  row_bytes, one entry for each rank, and may be zero. Buffers and lists stay valid and unchanged until the
+ *  operation is done. Operations are started in the same order on all ranks, and several may be under way.
+ *  `op` is what the table names the operation by; nothing looks into it. Only one thread at a time uses the
+ *  table. When start or test fails, the operation is gone and the communicator poisoned. */
+typedef struct moe_comm_ops {
+  uint32_t struct_size;
+  int32_t rank;
+  int32_t size;
+  int32_t reserved0;
+  void* user;
+  moe_status (MOE_CALL *alltoallv_start)(void* user, uint64_t row_bytes, const void* send, const int64_t* send_counts, const int64_t* send_displs, void* recv, const int64_t* recv_counts, const int64_t* recv_displs, moe_comm_op** op, moe_error** err);
+  moe_status (MOE_CALL *test)(void* user, moe_comm_op* op, int32_t* done, moe_error** err);
+                                 /* Never blocks. When *done becomes 1 the operation no longer exists. */
+  moe_status (MOE_CALL *allgatherv_start)(void* user, uint64_t row_bytes, const void* send, int64_t send_count, void* recv, const int64_t* recv_counts, const int64_t* recv_displs, moe_comm_op** op, moe_error** err);
+  moe_status (MOE_CALL *alltoall_start)(void* user, uint64_t row_bytes, const void* send, void* recv, moe_comm_op** op, moe_error** err);
+                                 /* One row to and from each rank. */
+  moe_status (MOE_CALL *agree_i64)(void* user, moe_agree_op op, int64_t* values, int32_t count, moe_error** err);
+                                 /* Not called by this version: it has no deadline. */
+  moe_status (MOE_CALL *barrier)(void* user, moe_error** err);
+                                 /* Nor is this one. */
+  void (MOE_CALL *wait_hint)(void* user, int32_t microseconds);
+                                 /* Called between two tests while there is nothing else to do; NULL: the thread yields. */
+  void (MOE_CALL *abort)(void* user, int32_t code);
+                                 /* Ends the job. Called after a deadline if "on_timeout" is "abort". */
+  moe_release_fn destroy;
+} moe_comm_ops;
+
+/** Makes a communicator of the caller's transport. ops is copied; a member beyond its struct_size counts
+ *  as NULL. `options_json` may be NULL/0: {"timeout_ms":60000,"poll_us":50,"on_timeout":"error|abort"}.
+ *  Statuses: common, INVALID_CONFIG, VERSION. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_comm_create(const moe_comm_ops* ops, const char* options_json, size_t options_len, moe_comm** out, moe_error** err);
+/** Fills out[0..size-1] with connected communicators for threads of this process, 1 <= size <= 1024. For
+ *  tests, and for one rank. Options as in moe_comm_create. After the destroy of one of them the others'
+ *  waits for it fail. Statuses: common, INVALID_CONFIG. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_comm_create_threads(int32_t size, const char* options_json, size_t options_len, moe_comm** out, moe_error** err);
+/** -1 for NULL. [any] */
+MOE_API int32_t MOE_CALL moe_comm_rank(const moe_comm* comm);
+/** 0 for NULL. [any] */
+MOE_API int32_t MOE_CALL moe_comm_size(const moe_comm* comm);
+/** Ends the use by this handle. The table's destroy is called when the last moe_dist of the communicator
+ *  is gone, too; for transports whose end is collective (MPI), end both by hand and not in a finalizer. */
+MOE_API void MOE_CALL moe_comm_destroy(moe_comm* comm);
+
+/** A layer over all ranks of comm. `config` describes the whole layer: no parallel member cuts it.
+ *  `options_json` may be NULL/0: {"mode":"ep|tp","placement":"linear|round_robin","combine":
+ *  "exact|compact","max_tokens_per_rank":2048,"workspace_mb":1024,"chunk_tokens":0,"layer_id":0}.
+ *  Mode ep gives each rank some experts whole; placement may also be a list of each rank's experts.
+ *  Combine exact returns a float32 row for each slot, which the token's rank adds in the order of
+ *  moe_apply: the bits of one process. compact returns one sum for each token and rank, added by
+ *  ascending rank; the bits depend on the placement. Mode tp gives each rank a piece of every expert's
+ *  width; its sums are compact. Of more tokens than chunk_tokens (0: as workspace_mb allows) a call
+ *  makes chunks. Buffers for max_tokens_per_rank are reserved in moe_dist_create and _attach; a call
+ *  allocates nothing. Config and options of all ranks must agree: CONFIG_MISMATCH on all of them, with
+ *  "pointer", "ranks", "expected" and "actual" in the details. ctx lends threads and memory.
+ *  Collective. Statuses: common, INVALID_CONFIG, UNSUPPORTED, BUSY, COMM, PEER, CONFIG_MISMATCH,
+ *  COMM_POISONED, CALLBACK. [any; comm excl] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_create(moe_context* ctx, moe_comm* comm, const moe_config* config, const char* options_json, size_t options_len, moe_dist** out, moe_error** err);
+/** The config of this rank's part, for moe_select_backend, moe_weights_create, moe_checkpoint_packed and so on.
+ *  What reads weights for it reads this rank's alone. The member "patch" of moe_dist_to_json makes it of the
+ *  whole one, as patch_json of moe_checkpoint_layer does. A rank without experts (there are fewer experts
+ *  than ranks) has none: STATE. Statuses: common, STATE. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_local_config(const moe_dist* dist, moe_config** out, moe_error** err);
+/** Gives the layer of the local config (kept); NULL exactly where this rank holds no expert. Ends when all
+ *  ranks are there, within ten times timeout_ms. Collective. Statuses: common, UNSUPPORTED, BUSY, STATE,
+ *  COMM, PEER, CONFIG_MISMATCH, COMM_POISONED, CALLBACK. [excl] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_attach(moe_dist* dist, moe_layer* layer, moe_error** err);
+/** moe_apply over all ranks, with this rank's tokens: as many as it has, also 0, at most
+ *  max_tokens_per_rank (else BUFFER_TOO_SMALL). With T = 0 the data of a tensor may be NULL.
+ *  args->workspace must be NULL. An error in the arguments leaves `out` untouched and gives the other ranks
+ *  PEER, with "rank" and "peer_status" in the details; the next call may be good.
+ *  After another failure the content of `out` is unspecified. A cancel is looked at before a call begins to
+ *  exchange; later it waits for the end. Collective. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT,
+ *  UNSUPPORTED, BUFFER_TOO_SMALL, VERSION, CANCELLED, CALLBACK, BUSY, STATE, COMM, PEER, COMM_POISONED.
+ *  [excl] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_apply(moe_dist* dist, const moe_apply_args* args, moe_error** err);
+/** moe_dist_apply in steps, for other work in between. One call at a time for a communicator: BUSY. args and
+ *  its tensors are kept until moe_dist_finish. An error in the arguments is told to the others and returned
+ *  here, without a call object. Collective. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT, UNSUPPORTED,
+ *  BUFFER_TOO_SMALL, VERSION, CANCELLED, CALLBACK, BUSY, STATE, COMM, PEER, COMM_POISONED. [excl] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_begin(moe_dist* dist, const moe_apply_args* args, moe_dist_call** out, moe_error** err);
+/** Goes on as far as it can without a wait for another rank (it may compute). *done becomes 1 when
+ *  moe_dist_finish would not wait, which then says how the call went. Statuses: common. [excl] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_poll(moe_dist_call* call, int32_t* done, moe_error** err);
+/** Waits, gives the status of the call, and ends the call object in every outcome. Statuses: common,
+ *  CALLBACK, COMM, PEER. [excl] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_finish(moe_dist_call* call, moe_error** err);
+/** {"rank","size","options","experts","patch","attached","poisoned","chunk_tokens","layer_rows",
+ *  "workspace_bytes","calls","rows_sent","bytes_sent","wait_us"}: options as resolved, the experts of this
+ *  rank, rows of one run of the layer; what it has sent and how long it has waited so far. Statuses:
+ *  common. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_to_json(const moe_dist* dist, moe_buffer** out, moe_error** err);
+MOE_API void MOE_CALL moe_dist_destroy(moe_dist* dist);
+/** Drops a call that moe_dist_finish has not ended: without a wait. If others may still wait for this rank's
+ *  data, the communicator is poisoned. */
+MOE_API void MOE_CALL moe_dist_call_destroy(moe_dist_call* call);
 
 #ifdef __cplusplus
 } /* extern "C" */

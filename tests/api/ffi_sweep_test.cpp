@@ -110,6 +110,7 @@ TEST_F(FfiSweep, NullableMeansAccepted) {
       const json& p = f["params"][i];
       if (!p.value("nullable", false)) continue;
       if (f["name"] == "moe_apply_flat" && p["name"] == "router_logits") continue;  // NULL: ids and weights instead
+      if (f["name"] == "moe_dist_attach" && p["name"] == "layer") continue;         // NULL: of a rank without experts
       const Result r = call(f, i, 0);
       EXPECT_EQ(r.status, MOE_OK) << f["name"] << "." << p["name"] << ": " << r.message;
     }

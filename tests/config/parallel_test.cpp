@@ -67,6 +67,28 @@ TEST(Parallel, Rules) {
   EXPECT_EQ(fault(json::array()), "");
 }
 
+TEST(Parallel, AListOfLocalExperts) {
+  const json ep = {{"tp_size", 3}, {"tp_rank", 1}, {"enable_expert_parallel", true}};
+  const auto with = [&](const json& list, const json& more = json::object()) {
+    json p = ep;
+    p["local_experts"] = list;
+    p.merge_patch(more);
+    return p;
+  };
+  EXPECT_EQ(fault(with({0, 2})), "accepted");
+  EXPECT_EQ(fault(with({2, 0})), "/local_experts/1");
+  EXPECT_EQ(fault(with({2, 2})), "/local_experts/1");
+  EXPECT_EQ(fault(with({-1})), "/local_experts/0");
+  EXPECT_EQ(fault(with({0, 60000})), "/local_experts");
+  EXPECT_EQ(fault(with(json::array())), "/local_experts");
+  EXPECT_EQ(fault(with(3)), "/local_experts");
+  EXPECT_EQ(fault(with({0, 2}, {{"enable_expert_parallel", false}, {"tp_size", 1}, {"tp_rank", 0}})), "/local_experts");
+  const auto c = parse_config(layer_document({{"parallel", with({0, 2, 3})}}).dump());
+  ASSERT_TRUE(c);
+  EXPECT_EQ(c->num_local_experts, 3);
+  EXPECT_EQ(local_experts(*c), (std::vector<std::int64_t>{0, 2, 3}));
+}
+
 TEST(Parallel, ExpertsOfTheRank) {
   for (int rank = 0; rank < 3; ++rank) {
     const auto c = parse_config(layer_document({{"parallel",

@@ -677,7 +677,7 @@ def resolve(doc):
     # ---- parallel
     pv = _V(doc.get("parallel", {}), "/parallel",
             {"tp_size", "tp_rank", "pcp_size", "pcp_rank", "dp_size", "dp_rank", "sp_size", "enable_expert_parallel",
-             "all2all_backend", "enable_eplb", "num_redundant_experts", "expert_placement_strategy"})
+             "all2all_backend", "enable_eplb", "num_redundant_experts", "expert_placement_strategy", "local_experts"})
     sz = {n: pv.int(f"{n}_size", 1, 65536, 1) for n in ("tp", "pcp", "dp")}
     rk = {n: pv.int(f"{n}_rank", 0, 65535, 0) for n in ("tp", "pcp", "dp")}
     for n in ("tp", "pcp", "dp"):
@@ -706,6 +706,13 @@ def resolve(doc):
     r["num_logical_experts"], r["num_physical_experts"] = r["num_experts"], phys
     base, rem = divmod(phys, par.ep_size)
     r["num_local_experts"] = base + (1 if par.ep_rank < rem else 0)
+    if "local_experts" in pv.o:
+        held = pv.o["local_experts"]
+        if not isinstance(held, list) or not held or any(not isinstance(e, int) for e in held) or held != sorted(set(held)):
+            raise JsonConfigError("/parallel/local_experts", "must be ascending numbers of experts")
+        if not par.use_ep or eplb or held[0] < 0 or held[-1] >= r["num_experts"]:
+            raise JsonConfigError("/parallel/local_experts", "needs expert parallelism, and experts that there are")
+        r["parallel"]["local_experts"], r["num_local_experts"] = held, len(held)
     if iname == "intermediate_size_per_partition":
         r["intermediate_size_per_partition"] = inter
     else:

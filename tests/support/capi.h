@@ -59,12 +59,12 @@ struct Model {
   std::string activation = "silu", dtype = "float32", compat = "libmoe";
   bool bias = false, on_input = false;
   bool signed_scales = true;  // half of them negative
-  std::vector<std::int8_t> w13, w2;
-  std::vector<std::byte> s13, s2, b13, b2;
+  std::vector<std::int8_t> w13 = {}, w2 = {};
+  std::vector<std::byte> s13 = {}, s2 = {}, b13 = {}, b2 = {};
   moe_dtype s13_type = MOE_DTYPE_F32, s2_type = MOE_DTYPE_F32, bias_type = MOE_DTYPE_F32;
-  std::vector<std::byte> x, logits;
-  std::vector<std::int32_t> ids;
-  std::vector<float> weights;
+  std::vector<std::byte> x = {}, logits = {};
+  std::vector<std::int32_t> ids = {};
+  std::vector<float> weights = {};
 
   std::int64_t groups(std::int64_t k) const { return group < 0 ? 1 : k / group; }
   moe_dtype io_type() const { return moe_dtype_from_name(dtype.c_str()); }

@@ -60,8 +60,16 @@ class FfiWorld {
     checkpoint_selection = made("moe_select_backend", {context, of_layer, 0, 0});
     checkpoint_weights = made("moe_weights_create", {of_layer});
     structs();
+    comm = made("moe_comm_create_threads", {1, 0, 0});
+    dist = attached(comm);
   }
   ~FfiWorld() {
+    for (const Begun& b : begun_) {  // BUSY: nobody has finished the call
+      Word second = 0;
+      const Word args = struct_of("moe_apply_args").word();
+      const bool left = lib.status("moe_dist_begin", {b.dist, args, word_of(&second), 0}) == MOE_ERR_BUSY;
+      lib.call("moe_dist_call_destroy", {left ? b.call : second});
+    }
     for (const auto& [type, object] : owned_) lib.call(type + "_destroy", {object});
     lib.call("moe_error_destroy", {error});
   }
@@ -120,11 +128,28 @@ class FfiWorld {
   Model model = random_model();
   Word config = 0, context = 0, platform = 0, selection = 0, weights = 0, loose = 0, file_config = 0, file_weights = 0,
        packed = 0, layer = 0, control = 0, spare = 0, buffer = 0, error = 0, checkpoint = 0, checkpoint_selection = 0,
-       checkpoint_weights = 0;
+       checkpoint_weights = 0, comm = 0, dist = 0;
   std::vector<std::byte> out_bytes;
   std::vector<Word> counts = std::vector<Word>(64);
 
  private:
+  struct Begun {
+    Word dist, call;
+  };
+  Word attached(Word of_comm) {
+    const Word d = made("moe_dist_create", {context, of_comm, config, 0, 0});
+    EXPECT_EQ(lib.status("moe_dist_attach", {d, layer, 0}), MOE_OK);
+    return d;
+  }
+  // A layer that no call uses, without and with `layer`; a call of one.
+  Word new_comm() { return made("moe_comm_create_threads", {1, 0, 0}); }
+  Word begun() {
+    const Word d = attached(new_comm()), args = struct_of("moe_apply_args").word();
+    Word call = 0;
+    EXPECT_EQ(lib.status("moe_dist_begin", {d, args, word_of(&call), 0}), MOE_OK);
+    begun_.push_back({d, call});
+    return call;
+  }
   struct ConfigText {
     std::string text, file;
   };
@@ -184,6 +209,7 @@ class FfiWorld {
     add_struct("moe_weight_source_ops").set("get", get_.word());
     for (const char* n : {"moe_candidate", "moe_progress", "moe_layer_info", "moe_checkpoint_options"}) add_struct(n);
     add_struct("moe_tensor");
+    add_struct("moe_comm_ops").set("size", 1).set("alltoallv_start", exchange_.word()).set("test", test_.word());
   }
 
   Word argument(const std::string& function, const json& p, Outputs& out) {
@@ -202,9 +228,10 @@ class FfiWorld {
   }
   Word handle(const std::string& type) const {
     const std::map<std::string, Word> all = {
-        {"moe_buffer", buffer},       {"moe_config", config},  {"moe_context", context}, {"moe_checkpoint", checkpoint},
-        {"moe_control", control},     {"moe_layer", layer},    {"moe_packed", packed},   {"moe_platform", platform},
-        {"moe_selection", selection}, {"moe_weights", weights}};
+        {"moe_buffer", buffer},         {"moe_config", config},     {"moe_context", context},
+        {"moe_checkpoint", checkpoint}, {"moe_control", control},   {"moe_layer", layer},
+        {"moe_packed", packed},         {"moe_platform", platform}, {"moe_selection", selection},
+        {"moe_weights", weights},       {"moe_comm", comm},         {"moe_dist", dist}};
     return all.at(type);
   }
 
@@ -264,6 +291,14 @@ class FfiWorld {
       {"moe_checkpoint_convert.directory",     [](FfiWorld& w) { return w.keep(w.model_path() + ".converted"); }},
       {"moe_checkpoint_tensor.name",           [](FfiWorld& w) { return w.keep("model.layers.0.mlp.gate.weight"); }},
       {"moe_layer_expert_counts.counts",       [](FfiWorld& w) { return word_of(w.counts.data()); }},
+      {"moe_comm_create_threads.size",         [](FfiWorld&) { return Word{1}; }},
+      {"moe_dist_attach.dist",                 [](FfiWorld& w) { return w.made("moe_dist_create", {w.context, w.new_comm(), w.config, 0, 0}); }},
+      {"moe_dist_begin.dist",                  [](FfiWorld& w) { return w.attached(w.new_comm()); }},
+      {"moe_dist_poll.call",                   [](FfiWorld& w) { return w.begun(); }},
+      {"moe_dist_finish.call",                 [](FfiWorld& w) { return w.begun(); }},
+      {"moe_comm_create.options_json",         [](FfiWorld& w) { return w.keep("{}"); }},
+      {"moe_comm_create_threads.options_json", [](FfiWorld& w) { return w.keep("{}"); }},
+      {"moe_dist_create.options_json",         [](FfiWorld& w) { return w.keep("{}"); }},
       {"moe_apply_flat.hidden",                [](FfiWorld& w) { return word_of(w.model.x.data()); }},
       {"moe_apply_flat.router_logits",         [](FfiWorld& w) { return word_of(w.model.logits.data()); }},
       {"moe_apply_flat.topk_ids",              [](FfiWorld&) { return Word{0}; }},
@@ -283,6 +318,7 @@ class FfiWorld {
     return b;
   }
 
+  std::vector<Begun> begun_;
   std::deque<std::string> texts_;
   std::vector<std::pair<std::string, Word>> owned_;
   std::map<std::string, std::unique_ptr<FfiStruct>> tensors_, structs_;
@@ -303,6 +339,10 @@ class FfiWorld {
                             std::free(pointer_of<void>(a[1]));
                             return 0;
                           }};
+  FfiCallback exchange_{lib, "moe_comm_ops.alltoallv_start",
+                        [](FfiCallback&, const std::vector<Word>&) -> Word { return MOE_ERR_UNSUPPORTED; }};
+  FfiCallback test_{lib, "moe_comm_ops.test",
+                    [](FfiCallback&, const std::vector<Word>&) -> Word { return MOE_ERR_UNSUPPORTED; }};
   FfiCallback get_{lib, "moe_weight_source_ops.get",
                    [](FfiCallback&, const std::vector<Word>&) -> Word { return MOE_ERR_MISSING_WEIGHT; }};
 };

@@ -28,6 +28,9 @@ using SelectionPtr = std::unique_ptr<moe_selection, Ended<moe_selection_destroy>
 using WeightsPtr = std::unique_ptr<moe_weights, Ended<moe_weights_destroy>>;
 using PackedPtr = std::unique_ptr<moe_packed, Ended<moe_packed_destroy>>;
 using LayerPtr = std::unique_ptr<moe_layer, Ended<moe_layer_destroy>>;
+using CommPtr = std::unique_ptr<moe_comm, Ended<moe_comm_destroy>>;
+using DistPtr = std::unique_ptr<moe_dist, Ended<moe_dist_destroy>>;
+using DistCallPtr = std::unique_ptr<moe_dist_call, Ended<moe_dist_call_destroy>>;
 
 // A row-major tensor over memory of the test.
 inline moe_tensor tensor(moe_dtype dtype, const std::vector<std::int64_t>& shape, const void* data) {

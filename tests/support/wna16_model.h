@@ -35,9 +35,9 @@ struct Wna16Model {
   bool plain_g_idx = false;   // a g_idx without activation order, as GPTQ files have one
   moe_dtype dtype = MOE_DTYPE_F32;
   nlohmann::json extra = nlohmann::json::object();
-  std::vector<Matrix13or2> w13, w2;
-  std::vector<float> x, weights;
-  std::vector<std::int32_t> ids;
+  std::vector<Matrix13or2> w13 = {}, w2 = {};
+  std::vector<float> x = {}, weights = {};
+  std::vector<std::int32_t> ids = {};
 
   bool awq() const { return format == "awq"; }
   bool packed() const { return format == "pack-quantized"; }

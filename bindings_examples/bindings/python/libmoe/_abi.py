@@ -177,6 +177,14 @@ class LayerInfoFlags(enum.IntFlag):
     IS_CONVERTED = 2
 
 
+class AgreeOp(enum.IntEnum):
+    """moe_agree_op"""
+    MIN = 0
+    MAX = 1
+    SUM = 2
+    OR = 3
+
+
 # Functions of the caller
 moe_release_fn = CFUNCTYPE(None, c_void_p)
 moe_progress_fn = CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)
@@ -187,6 +195,14 @@ moe_allocator_ops_allocate = CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t, c
 moe_allocator_ops_deallocate = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_size_t)
 moe_weight_source_ops_get = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_int64, c_char_p, c_void_p, POINTER(c_void_p))
 moe_weight_source_ops_put = CFUNCTYPE(None, c_void_p, c_char_p, c_int64, c_char_p, c_void_p)
+moe_comm_ops_alltoallv_start = CFUNCTYPE(c_int32, c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p))
+moe_comm_ops_test = CFUNCTYPE(c_int32, c_void_p, c_void_p, POINTER(c_int32), POINTER(c_void_p))
+moe_comm_ops_allgatherv_start = CFUNCTYPE(c_int32, c_void_p, c_uint64, c_void_p, c_int64, c_void_p, c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p))
+moe_comm_ops_alltoall_start = CFUNCTYPE(c_int32, c_void_p, c_uint64, c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p))
+moe_comm_ops_agree_i64 = CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_int64), c_int32, POINTER(c_void_p))
+moe_comm_ops_barrier = CFUNCTYPE(c_int32, c_void_p, POINTER(c_void_p))
+moe_comm_ops_wait_hint = CFUNCTYPE(None, c_void_p, c_int32)
+moe_comm_ops_abort = CFUNCTYPE(None, c_void_p, c_int32)
 
 
 class moe_tensor(ctypes.Structure):
@@ -347,6 +363,24 @@ class moe_checkpoint_options(ctypes.Structure):
         ("control", c_void_p)]
 
 
+class moe_comm_ops(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("rank", c_int32),
+        ("size", c_int32),
+        ("reserved0", c_int32),
+        ("user", c_void_p),
+        ("alltoallv_start", moe_comm_ops_alltoallv_start),
+        ("test", moe_comm_ops_test),
+        ("allgatherv_start", moe_comm_ops_allgatherv_start),
+        ("alltoall_start", moe_comm_ops_alltoall_start),
+        ("agree_i64", moe_comm_ops_agree_i64),
+        ("barrier", moe_comm_ops_barrier),
+        ("wait_hint", moe_comm_ops_wait_hint),
+        ("abort", moe_comm_ops_abort),
+        ("destroy", moe_release_fn)]
+
+
 class Pointer:
     """The type of a parameter that takes an object of the library: its pointer or None, never a number or a text."""
 
@@ -362,9 +396,12 @@ class Pointer:
 
 BUFFER = Pointer("buffer")
 CHECKPOINT = Pointer("checkpoint")
+COMM = Pointer("comm")
 CONFIG = Pointer("config")
 CONTEXT = Pointer("context")
 CONTROL = Pointer("control")
+DIST = Pointer("dist")
+DIST_CALL = Pointer("dist_call")
 ERROR = Pointer("error")
 LAYER = Pointer("layer")
 PACKED = Pointer("packed")
@@ -601,4 +638,31 @@ PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...], tuple[str, ...]]] = {
         (CONTEXT, CHECKPOINT, c_int32, CONTROL, POINTER(c_void_p), POINTER(c_void_p)),
         ("ctx", "checkpoint", "full", "control", "out", "err")),
     "moe_checkpoint_destroy": (None, (CHECKPOINT,), ("checkpoint",)),
+    "moe_comm_create": (
+        c_int32,
+        (POINTER(moe_comm_ops), c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)),
+        ("ops", "options_json", "options_len", "out", "err")),
+    "moe_comm_create_threads": (
+        c_int32,
+        (c_int32, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)),
+        ("size", "options_json", "options_len", "out", "err")),
+    "moe_comm_rank": (c_int32, (COMM,), ("comm",)),
+    "moe_comm_size": (c_int32, (COMM,), ("comm",)),
+    "moe_comm_destroy": (None, (COMM,), ("comm",)),
+    "moe_dist_create": (
+        c_int32,
+        (CONTEXT, COMM, CONFIG, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)),
+        ("ctx", "comm", "config", "options_json", "options_len", "out", "err")),
+    "moe_dist_local_config": (c_int32, (DIST, POINTER(c_void_p), POINTER(c_void_p)), ("dist", "out", "err")),
+    "moe_dist_attach": (c_int32, (DIST, LAYER, POINTER(c_void_p)), ("dist", "layer", "err")),
+    "moe_dist_apply": (c_int32, (DIST, POINTER(moe_apply_args), POINTER(c_void_p)), ("dist", "args", "err")),
+    "moe_dist_begin": (
+        c_int32,
+        (DIST, POINTER(moe_apply_args), POINTER(c_void_p), POINTER(c_void_p)),
+        ("dist", "args", "out", "err")),
+    "moe_dist_poll": (c_int32, (DIST_CALL, POINTER(c_int32), POINTER(c_void_p)), ("call", "done", "err")),
+    "moe_dist_finish": (c_int32, (DIST_CALL, POINTER(c_void_p)), ("call", "err")),
+    "moe_dist_to_json": (c_int32, (DIST, POINTER(c_void_p), POINTER(c_void_p)), ("dist", "out", "err")),
+    "moe_dist_destroy": (None, (DIST,), ("dist",)),
+    "moe_dist_call_destroy": (None, (DIST_CALL,), ("call",)),
 }

@@ -24,9 +24,17 @@ MEMBERS = {  # what the header says once, above the struct
 CALLBACKS = {
     "moe_parallel_ops.parallel_for": "user, count, task, task_arg.", "moe_allocator_ops.allocate": "user, size, alignment, numa_node.",
     "moe_allocator_ops.deallocate": "user, ptr, size, alignment.", "moe_weight_source_ops.get": "user, role, expert, shard, out, err.",
-    "moe_weight_source_ops.put": "user, role, expert, shard, tensor."}
+    "moe_weight_source_ops.put": "user, role, expert, shard, tensor.",
+    "moe_comm_ops.alltoallv_start": "user, row_bytes, send, send_counts, send_displs, recv, recv_counts, recv_displs, op, err.",
+    "moe_comm_ops.test": "user, op, done, err.",
+    "moe_comm_ops.allgatherv_start": "user, row_bytes, send, send_count, recv, recv_counts, recv_displs, op, err.",
+    "moe_comm_ops.alltoall_start": "user, row_bytes, send, recv, op, err.",
+    "moe_comm_ops.agree_i64": "user, op, values, count, err.", "moe_comm_ops.barrier": "user, err.",
+    "moe_comm_ops.wait_hint": "user, microseconds.", "moe_comm_ops.abort": "user, code."}
 
-READ_ONLY = {("moe_log_fn", 3), ("moe_weight_source_ops.put", 4)}  # the pointers of callbacks that moe.h declares const
+READ_ONLY = {("moe_log_fn", 3), ("moe_weight_source_ops.put", 4)} | {
+    ("moe_comm_ops." + name, i) for name, all in (("alltoallv_start", (2, 3, 4, 6, 7)), ("allgatherv_start", (2, 5, 6)), ("alltoall_start", (2,)))
+    for i in all}  # the pointers of callbacks that moe.h declares const
 
 
 def plain(comment):

@@ -98,6 +98,21 @@ package raw
 // static int32_t go_moe_checkpoint_tensor(void* checkpoint, void* name, void* out, void* hold, void* err) { return moe_checkpoint_tensor(checkpoint, name, out, hold, err); }
 // static int32_t go_moe_checkpoint_fingerprint(void* ctx, void* checkpoint, int32_t full, void* control, void* out, void* err) { return moe_checkpoint_fingerprint(ctx, checkpoint, full, control, out, err); }
 // static void go_moe_checkpoint_destroy(void* checkpoint) { moe_checkpoint_destroy(checkpoint); }
+// static int32_t go_moe_comm_create(void* ops, uintptr_t options_json, size_t options_len, void* out, void* err) { return moe_comm_create(ops, (void*)options_json, options_len, out, err); }
+// static int32_t go_moe_comm_create_threads(int32_t size, uintptr_t options_json, size_t options_len, void* out, void* err) { return moe_comm_create_threads(size, (void*)options_json, options_len, out, err); }
+// static int32_t go_moe_comm_rank(void* comm) { return moe_comm_rank(comm); }
+// static int32_t go_moe_comm_size(void* comm) { return moe_comm_size(comm); }
+// static void go_moe_comm_destroy(void* comm) { moe_comm_destroy(comm); }
+// static int32_t go_moe_dist_create(void* ctx, void* comm, void* config, uintptr_t options_json, size_t options_len, void* out, void* err) { return moe_dist_create(ctx, comm, config, (void*)options_json, options_len, out, err); }
+// static int32_t go_moe_dist_local_config(void* dist, void* out, void* err) { return moe_dist_local_config(dist, out, err); }
+// static int32_t go_moe_dist_attach(void* dist, void* layer, void* err) { return moe_dist_attach(dist, layer, err); }
+// static int32_t go_moe_dist_apply(void* dist, void* args, void* err) { return moe_dist_apply(dist, args, err); }
+// static int32_t go_moe_dist_begin(void* dist, void* args, void* out, void* err) { return moe_dist_begin(dist, args, out, err); }
+// static int32_t go_moe_dist_poll(void* call, void* done, void* err) { return moe_dist_poll(call, done, err); }
+// static int32_t go_moe_dist_finish(void* call, void* err) { return moe_dist_finish(call, err); }
+// static int32_t go_moe_dist_to_json(void* dist, void* out, void* err) { return moe_dist_to_json(dist, out, err); }
+// static void go_moe_dist_destroy(void* dist) { moe_dist_destroy(dist); }
+// static void go_moe_dist_call_destroy(void* call) { moe_dist_call_destroy(call); }
 import "C"
 
 import "unsafe"
@@ -314,4 +329,39 @@ var table = Table{
 		return int32(C.go_moe_checkpoint_fingerprint(ctx, checkpoint, C.int32_t(full), control, unsafe.Pointer(out), unsafe.Pointer(err)))
 	},
 	CheckpointDestroy: func(checkpoint unsafe.Pointer) { C.go_moe_checkpoint_destroy(checkpoint) },
+	CommCreate: func(ops *CommOps, optionsJSON uintptr, optionsLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_comm_create(unsafe.Pointer(ops), C.uintptr_t(optionsJSON), C.size_t(optionsLen), unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	CommCreateThreads: func(size int32, optionsJSON uintptr, optionsLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_comm_create_threads(C.int32_t(size), C.uintptr_t(optionsJSON), C.size_t(optionsLen), unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	CommRank:    func(comm unsafe.Pointer) int32 { return int32(C.go_moe_comm_rank(comm)) },
+	CommSize:    func(comm unsafe.Pointer) int32 { return int32(C.go_moe_comm_size(comm)) },
+	CommDestroy: func(comm unsafe.Pointer) { C.go_moe_comm_destroy(comm) },
+	DistCreate: func(ctx unsafe.Pointer, comm unsafe.Pointer, config unsafe.Pointer, optionsJSON uintptr, optionsLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_dist_create(ctx, comm, config, C.uintptr_t(optionsJSON), C.size_t(optionsLen), unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	DistLocalConfig: func(dist unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_dist_local_config(dist, unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	DistAttach: func(dist unsafe.Pointer, layer unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_dist_attach(dist, layer, unsafe.Pointer(err)))
+	},
+	DistApply: func(dist unsafe.Pointer, args *ApplyArgs, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_dist_apply(dist, unsafe.Pointer(args), unsafe.Pointer(err)))
+	},
+	DistBegin: func(dist unsafe.Pointer, args *ApplyArgs, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_dist_begin(dist, unsafe.Pointer(args), unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	DistPoll: func(call unsafe.Pointer, done *int32, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_dist_poll(call, unsafe.Pointer(done), unsafe.Pointer(err)))
+	},
+	DistFinish: func(call unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_dist_finish(call, unsafe.Pointer(err)))
+	},
+	DistToJSON: func(dist unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_dist_to_json(dist, unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	DistDestroy:     func(dist unsafe.Pointer) { C.go_moe_dist_destroy(dist) },
+	DistCallDestroy: func(call unsafe.Pointer) { C.go_moe_dist_call_destroy(call) },
 }

@@ -105,6 +105,21 @@ type Table struct {
 	CheckpointTensor        func(checkpoint unsafe.Pointer, name *byte, out *Tensor, hold *unsafe.Pointer, err *unsafe.Pointer) int32
 	CheckpointFingerprint   func(ctx unsafe.Pointer, checkpoint unsafe.Pointer, full int32, control unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32
 	CheckpointDestroy       func(checkpoint unsafe.Pointer)
+	CommCreate              func(ops *CommOps, optionsJSON uintptr, optionsLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	CommCreateThreads       func(size int32, optionsJSON uintptr, optionsLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	CommRank                func(comm unsafe.Pointer) int32
+	CommSize                func(comm unsafe.Pointer) int32
+	CommDestroy             func(comm unsafe.Pointer)
+	DistCreate              func(ctx unsafe.Pointer, comm unsafe.Pointer, config unsafe.Pointer, optionsJSON uintptr, optionsLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	DistLocalConfig         func(dist unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	DistAttach              func(dist unsafe.Pointer, layer unsafe.Pointer, err *unsafe.Pointer) int32
+	DistApply               func(dist unsafe.Pointer, args *ApplyArgs, err *unsafe.Pointer) int32
+	DistBegin               func(dist unsafe.Pointer, args *ApplyArgs, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	DistPoll                func(call unsafe.Pointer, done *int32, err *unsafe.Pointer) int32
+	DistFinish              func(call unsafe.Pointer, err *unsafe.Pointer) int32
+	DistToJSON              func(dist unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	DistDestroy             func(dist unsafe.Pointer)
+	DistCallDestroy         func(call unsafe.Pointer)
 }
 
 // Tensor is moe_tensor: all addresses are integers.
@@ -316,6 +331,28 @@ type CheckpointOptions struct {
 // The compiler refuses another layout than C's.
 var _ = [1]struct{}{}[unsafe.Sizeof(CheckpointOptions{})-80]
 var _ = [1]struct{}{}[unsafe.Offsetof(CheckpointOptions{}.Control)-72]
+
+// CommOps is moe_comm_ops: all addresses are integers.
+type CommOps struct {
+	StructSize      uint32
+	Rank            int32
+	Size            int32
+	Reserved0       int32
+	User            uintptr
+	AlltoallvStart  uintptr
+	Test            uintptr
+	AllgathervStart uintptr
+	AlltoallStart   uintptr
+	AgreeI64        uintptr
+	Barrier         uintptr
+	WaitHint        uintptr
+	Abort           uintptr
+	Destroy         uintptr
+}
+
+// The compiler refuses another layout than C's.
+var _ = [1]struct{}{}[unsafe.Sizeof(CommOps{})-96]
+var _ = [1]struct{}{}[unsafe.Offsetof(CommOps{}.Destroy)-88]
 
 // Flags.
 const (

@@ -411,6 +411,74 @@ functions! {
     fn moe_checkpoint_fingerprint(ctx: *mut moe_context, checkpoint: *const moe_checkpoint, full: i32, control: *mut moe_control, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_checkpoint_destroy(checkpoint: *mut moe_checkpoint) -> ();
+    /// Makes a communicator of the caller's transport. ops is copied; a member beyond its struct_size counts
+    /// as NULL. `options_json` may be NULL/0: {"timeout_ms":60000,"poll_us":50,"on_timeout":"error|abort"}.
+    /// Statuses: common, INVALID_CONFIG, VERSION. \[any\]
+    fn moe_comm_create(ops: *const moe_comm_ops, options_json: *const c_void, options_len: usize, out: *mut *mut moe_comm, err: *mut *mut moe_error) -> moe_status;
+    /// Fills out\[0..size-1\] with connected communicators for threads of this process, 1 \<= size \<= 1024. For
+    /// tests, and for one rank. Options as in moe_comm_create. After the destroy of one of them the others'
+    /// waits for it fail. Statuses: common, INVALID_CONFIG. \[any\]
+    fn moe_comm_create_threads(size: i32, options_json: *const c_void, options_len: usize, out: *mut *mut moe_comm, err: *mut *mut moe_error) -> moe_status;
+    /// -1 for NULL. \[any\]
+    fn moe_comm_rank(comm: *const moe_comm) -> i32;
+    /// 0 for NULL. \[any\]
+    fn moe_comm_size(comm: *const moe_comm) -> i32;
+    /// Ends the use by this handle. The table's destroy is called when the last moe_dist of the communicator
+    /// is gone, too; for transports whose end is collective (MPI), end both by hand and not in a finalizer.
+    fn moe_comm_destroy(comm: *mut moe_comm) -> ();
+    /// A layer over all ranks of comm. `config` describes the whole layer: no parallel member cuts it.
+    /// `options_json` may be NULL/0: {"mode":"ep|tp","placement":"linear|round_robin","combine":
+    /// "exact|compact","max_tokens_per_rank":2048,"workspace_mb":1024,"chunk_tokens":0,"layer_id":0}.
+    /// Mode ep gives each rank some experts whole; placement may also be a list of each rank's experts.
+    /// Combine exact returns a float32 row for each slot, which the token's rank adds in the order of
+    /// moe_apply: the bits of one process. compact returns one sum for each token and rank, added by
+    /// ascending rank; the bits depend on the placement. Mode tp gives each rank a piece of every expert's
+    /// width; its sums are compact. Of more tokens than chunk_tokens (0: as workspace_mb allows) a call
+    /// makes chunks. Buffers for max_tokens_per_rank are reserved in moe_dist_create and _attach; a call
+    /// allocates nothing. Config and options of all ranks must agree: CONFIG_MISMATCH on all of them, with
+    /// "pointer", "ranks", "expected" and "actual" in the details. ctx lends threads and memory.
+    /// Collective. Statuses: common, INVALID_CONFIG, UNSUPPORTED, BUSY, COMM, PEER, CONFIG_MISMATCH,
+    /// COMM_POISONED, CALLBACK. \[any; comm excl\]
+    fn moe_dist_create(ctx: *mut moe_context, comm: *mut moe_comm, config: *const moe_config, options_json: *const c_void, options_len: usize, out: *mut *mut moe_dist, err: *mut *mut moe_error) -> moe_status;
+    /// The config of this rank's part, for moe_select_backend, moe_weights_create, moe_checkpoint_packed and so on.
+    /// What reads weights for it reads this rank's alone. The member "patch" of moe_dist_to_json makes it of the
+    /// whole one, as patch_json of moe_checkpoint_layer does. A rank without experts (there are fewer experts
+    /// than ranks) has none: STATE. Statuses: common, STATE. \[any\]
+    fn moe_dist_local_config(dist: *const moe_dist, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
+    /// Gives the layer of the local config (kept); NULL exactly where this rank holds no expert. Ends when all
+    /// ranks are there, within ten times timeout_ms. Collective. Statuses: common, UNSUPPORTED, BUSY, STATE,
+    /// COMM, PEER, CONFIG_MISMATCH, COMM_POISONED, CALLBACK. \[excl\]
+    fn moe_dist_attach(dist: *mut moe_dist, layer: *mut moe_layer, err: *mut *mut moe_error) -> moe_status;
+    /// moe_apply over all ranks, with this rank's tokens: as many as it has, also 0, at most
+    /// max_tokens_per_rank (else BUFFER_TOO_SMALL). With T = 0 the data of a tensor may be NULL.
+    /// args-\>workspace must be NULL. An error in the arguments leaves `out` untouched and gives the other ranks
+    /// PEER, with "rank" and "peer_status" in the details; the next call may be good.
+    /// After another failure the content of `out` is unspecified. A cancel is looked at before a call begins to
+    /// exchange; later it waits for the end. Collective. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT,
+    /// UNSUPPORTED, BUFFER_TOO_SMALL, VERSION, CANCELLED, CALLBACK, BUSY, STATE, COMM, PEER, COMM_POISONED.
+    /// \[excl\]
+    fn moe_dist_apply(dist: *mut moe_dist, args: *const moe_apply_args, err: *mut *mut moe_error) -> moe_status;
+    /// moe_dist_apply in steps, for other work in between. One call at a time for a communicator: BUSY. args and
+    /// its tensors are kept until moe_dist_finish. An error in the arguments is told to the others and returned
+    /// here, without a call object. Collective. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT, UNSUPPORTED,
+    /// BUFFER_TOO_SMALL, VERSION, CANCELLED, CALLBACK, BUSY, STATE, COMM, PEER, COMM_POISONED. \[excl\]
+    fn moe_dist_begin(dist: *mut moe_dist, args: *const moe_apply_args, out: *mut *mut moe_dist_call, err: *mut *mut moe_error) -> moe_status;
+    /// Goes on as far as it can without a wait for another rank (it may compute). \*done becomes 1 when
+    /// moe_dist_finish would not wait, which then says how the call went. Statuses: common. \[excl\]
+    fn moe_dist_poll(call: *mut moe_dist_call, done: *mut i32, err: *mut *mut moe_error) -> moe_status;
+    /// Waits, gives the status of the call, and ends the call object in every outcome. Statuses: common,
+    /// CALLBACK, COMM, PEER. \[excl\]
+    fn moe_dist_finish(call: *mut moe_dist_call, err: *mut *mut moe_error) -> moe_status;
+    /// {"rank","size","options","experts","patch","attached","poisoned","chunk_tokens","layer_rows",
+    /// "workspace_bytes","calls","rows_sent","bytes_sent","wait_us"}: options as resolved, the experts of this
+    /// rank, rows of one run of the layer; what it has sent and how long it has waited so far. Statuses:
+    /// common. \[any\]
+    fn moe_dist_to_json(dist: *const moe_dist, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_dist_destroy(dist: *mut moe_dist) -> ();
+    /// Drops a call that moe_dist_finish has not ended: without a wait. If others may still wait for this rank's
+    /// data, the communicator is poisoned.
+    fn moe_dist_call_destroy(call: *mut moe_dist_call) -> ();
 }
 
 /// The names of all functions, in the order of the header.
@@ -508,4 +576,19 @@ pub const FUNCTIONS: &[&str] = &[
     "moe_checkpoint_tensor",
     "moe_checkpoint_fingerprint",
     "moe_checkpoint_destroy",
+    "moe_comm_create",
+    "moe_comm_create_threads",
+    "moe_comm_rank",
+    "moe_comm_size",
+    "moe_comm_destroy",
+    "moe_dist_create",
+    "moe_dist_local_config",
+    "moe_dist_attach",
+    "moe_dist_apply",
+    "moe_dist_begin",
+    "moe_dist_poll",
+    "moe_dist_finish",
+    "moe_dist_to_json",
+    "moe_dist_destroy",
+    "moe_dist_call_destroy",
 ];

@@ -45,7 +45,7 @@ pub const MOE_ERR_FORMAT: moe_status = 13;
 pub const MOE_ERR_VERSION: moe_status = 14;
 /// a moe_control or a callback asked to stop
 pub const MOE_ERR_CANCELLED: moe_status = 15;
-/// reserved
+/// a transport failed, a deadline passed, out of step
 pub const MOE_ERR_COMM: moe_status = 16;
 /// any other callback failed
 pub const MOE_ERR_CALLBACK: moe_status = 17;
@@ -53,11 +53,11 @@ pub const MOE_ERR_CALLBACK: moe_status = 17;
 pub const MOE_ERR_BUSY: moe_status = 18;
 /// the object is not in a state that allows the call
 pub const MOE_ERR_STATE: moe_status = 19;
-/// reserved
+/// another rank failed; details name it and its status
 pub const MOE_ERR_PEER: moe_status = 20;
-/// packed weights and selection disagree; details name the member
+/// packed weights and selection, or two ranks, disagree; details name the member
 pub const MOE_ERR_CONFIG_MISMATCH: moe_status = 21;
-/// reserved
+/// this communicator failed in an earlier call
 pub const MOE_ERR_COMM_POISONED: moe_status = 22;
 /// Internal.
 pub const MOE_ERR_INTERNAL: moe_status = 99;
@@ -275,6 +275,17 @@ pub const MOE_LAYER_IS_MTP: moe_layer_info_flags = 1;
 /// its packed file is here
 pub const MOE_LAYER_IS_CONVERTED: moe_layer_info_flags = 2;
 
+/// What moe_comm_ops::agree_i64 computes of each value over all ranks.
+pub type moe_agree_op = i32;
+/// Min.
+pub const MOE_AGREE_MIN: moe_agree_op = 0;
+/// Max.
+pub const MOE_AGREE_MAX: moe_agree_op = 1;
+/// Sum.
+pub const MOE_AGREE_SUM: moe_agree_op = 2;
+/// Or.
+pub const MOE_AGREE_OR: moe_agree_op = 3;
+
 /// Owned bytes or text.
 #[repr(C)]
 pub struct moe_buffer {
@@ -284,6 +295,12 @@ pub struct moe_buffer {
 /// A model's directory, immutable.
 #[repr(C)]
 pub struct moe_checkpoint {
+    _private: [u8; 0],
+}
+
+/// One rank's end of a transport.
+#[repr(C)]
+pub struct moe_comm {
     _private: [u8; 0],
 }
 
@@ -302,6 +319,18 @@ pub struct moe_context {
 /// Cancellation and progress.
 #[repr(C)]
 pub struct moe_control {
+    _private: [u8; 0],
+}
+
+/// A layer spread over the ranks of a comm.
+#[repr(C)]
+pub struct moe_dist {
+    _private: [u8; 0],
+}
+
+/// A call of such a layer.
+#[repr(C)]
+pub struct moe_dist_call {
     _private: [u8; 0],
 }
 
@@ -369,6 +398,30 @@ pub type moe_weight_source_ops_get = Option<unsafe extern "C" fn(*mut c_void, *c
 
 /// may be NULL
 pub type moe_weight_source_ops_put = Option<unsafe extern "C" fn(*mut c_void, *const c_char, i64, *const c_char, *const moe_tensor)>;
+
+/// user, row_bytes, send, send_counts, send_displs, recv, recv_counts, recv_displs, op, err.
+pub type moe_comm_ops_alltoallv_start = Option<unsafe extern "C" fn(*mut c_void, u64, *const c_void, *const c_void, *const c_void, *mut c_void, *const c_void, *const c_void, *mut *mut c_void, *mut *mut moe_error) -> moe_status>;
+
+/// Never blocks. When \*done becomes 1 the operation no longer exists.
+pub type moe_comm_ops_test = Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i32, *mut *mut moe_error) -> moe_status>;
+
+/// user, row_bytes, send, send_count, recv, recv_counts, recv_displs, op, err.
+pub type moe_comm_ops_allgatherv_start = Option<unsafe extern "C" fn(*mut c_void, u64, *const c_void, i64, *mut c_void, *const c_void, *const c_void, *mut *mut c_void, *mut *mut moe_error) -> moe_status>;
+
+/// One row to and from each rank.
+pub type moe_comm_ops_alltoall_start = Option<unsafe extern "C" fn(*mut c_void, u64, *const c_void, *mut c_void, *mut *mut c_void, *mut *mut moe_error) -> moe_status>;
+
+/// Not called by this version: it has no deadline.
+pub type moe_comm_ops_agree_i64 = Option<unsafe extern "C" fn(*mut c_void, moe_agree_op, *mut i64, i32, *mut *mut moe_error) -> moe_status>;
+
+/// Nor is this one.
+pub type moe_comm_ops_barrier = Option<unsafe extern "C" fn(*mut c_void, *mut *mut moe_error) -> moe_status>;
+
+/// Called between two tests while there is nothing else to do; NULL: the thread yields.
+pub type moe_comm_ops_wait_hint = Option<unsafe extern "C" fn(*mut c_void, i32)>;
+
+/// Ends the job. Called after a deadline if "on_timeout" is "abort".
+pub type moe_comm_ops_abort = Option<unsafe extern "C" fn(*mut c_void, i32)>;
 
 /// A view of memory that the caller owns. No nested pointers but `data`. Fill it by hand:
 /// moe_tensor x = {0}; x.struct_size = sizeof x; dtype, ndim, data, shape; the rest stays 0.
@@ -676,6 +729,45 @@ pub struct moe_checkpoint_options {
     pub control: *mut moe_control,
 }
 
+/// A transport between ranks 0..size-1. alltoallv_start and test are required; another function may be
+/// NULL, and what it does is then made of these two or left out. Counts and displacements are in rows of
+/// row_bytes, one entry for each rank, and may be zero. Buffers and lists stay valid and unchanged until the
+/// operation is done. Operations are started in the same order on all ranks, and several may be under way.
+/// `op` is what the table names the operation by; nothing looks into it. Only one thread at a time uses the
+/// table. When start or test fails, the operation is gone and the communicator poisoned.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_comm_ops {
+    /// Bytes of this struct: what it was compiled with.
+    pub struct_size: u32,
+    /// Rank.
+    pub rank: i32,
+    /// Size.
+    pub size: i32,
+    /// 0.
+    pub reserved0: i32,
+    /// The first argument of the functions here.
+    pub user: *mut c_void,
+    /// Alltoallv start.
+    pub alltoallv_start: moe_comm_ops_alltoallv_start,
+    /// Never blocks. When \*done becomes 1 the operation no longer exists.
+    pub test: moe_comm_ops_test,
+    /// Allgatherv start.
+    pub allgatherv_start: moe_comm_ops_allgatherv_start,
+    /// One row to and from each rank.
+    pub alltoall_start: moe_comm_ops_alltoall_start,
+    /// Not called by this version: it has no deadline.
+    pub agree_i64: moe_comm_ops_agree_i64,
+    /// Nor is this one.
+    pub barrier: moe_comm_ops_barrier,
+    /// Called between two tests while there is nothing else to do; NULL: the thread yields.
+    pub wait_hint: moe_comm_ops_wait_hint,
+    /// Ends the job. Called after a deadline if "on_timeout" is "abort".
+    pub abort: moe_comm_ops_abort,
+    /// Ends `user`; called once, from any thread.
+    pub destroy: moe_release_fn,
+}
+
 // A wrong size or alignment does not compile, a wrong place fails the test below.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
@@ -705,6 +797,8 @@ const _: () = {
     assert!(std::mem::align_of::<moe_layer_info>() == 8);
     assert!(std::mem::size_of::<moe_checkpoint_options>() == 80);
     assert!(std::mem::align_of::<moe_checkpoint_options>() == 8);
+    assert!(std::mem::size_of::<moe_comm_ops>() == 96);
+    assert!(std::mem::align_of::<moe_comm_ops>() == 8);
 };
 
 #[cfg(all(test, target_pointer_width = "64"))]
@@ -729,4 +823,5 @@ fn members_are_where_the_library_has_them() {
     at!(moe_route_args: struct_size 0 reserved0 4 router_logits 8 correction_bias 16 out_topk_ids 24 out_topk_weights 32);
     at!(moe_layer_info: struct_size 0 kind 4 flags 8 top_k 12 num_experts 16 hidden_dim 24 intermediate_size 32 bytes 40 name 48 problem 56);
     at!(moe_checkpoint_options: struct_size 0 reserved0 4 load_flags 8 select_flags 16 platform 24 patch_json 32 patch_len 40 layer 48 layers 56 num_layers 64 control 72);
+    at!(moe_comm_ops: struct_size 0 rank 4 size 8 reserved0 12 user 16 alltoallv_start 24 test 32 allgatherv_start 40 alltoall_start 48 agree_i64 56 barrier 64 wait_hint 72 abort 80 destroy 88);
 }

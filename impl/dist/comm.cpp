@@ -1,0 +1,176 @@
+// Waits with a deadline, and what happens to a communicator that misses one.
+#include "dist/comm.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+
+#include "base/index.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace moe::dist {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::int64_t elapsed_us(Clock::time_point since) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count();
+}
+
+}  // namespace
+
+Comm::Comm(std::unique_ptr<Transport> transport, const CommOptions& options)
+    : transport_(std::move(transport)), options_(options) {
+  const std::size_t n = usize(size());
+  sent_.resize(n);
+  received_.resize(n);
+  ones_.assign(n, 1);
+  zeros_.assign(n, 0);
+  places_.resize(n);
+  std::iota(places_.begin(), places_.end(), 0);
+}
+
+Result<std::shared_ptr<Comm>> Comm::create(std::unique_ptr<Transport> transport, const CommOptions& options) {
+  return std::shared_ptr<Comm>(new Comm(std::move(transport), options));
+}
+
+// A transport that was left in the middle may write for as long as the process runs, so its buffers stay.
+Comm::~Comm() {
+  const bool forgets = transport_->forgets_buffers();
+  transport_.reset();
+  if (!stuck_ || forgets) return;
+  using Kept = decltype(kept_);
+  using Headers = decltype(received_);
+  using Counts = decltype(ones_);
+  static_cast<void>(new (std::nothrow) Kept(std::move(kept_)));
+  for (Headers* h : {&sent_, &received_}) static_cast<void>(new (std::nothrow) Headers(std::move(*h)));
+  for (Counts* c : {&ones_, &places_, &zeros_}) static_cast<void>(new (std::nothrow) Counts(std::move(*c)));
+}
+
+Check Comm::claim() {
+  if (claimed_.exchange(true, std::memory_order_acquire))
+    return fail(Code::busy, "comm", "comm: another call of this communicator has not ended");
+  if (!is_poisoned()) return ok();
+  release();
+  return fail(Code::comm_poisoned, "comm", "comm: it failed in an earlier call");
+}
+
+Check Comm::start(const Exchange& x, const char* step, Pending& pending) {
+  pending = {nullptr, step, true};
+  Check started = transport_->alltoallv(x, pending.op);
+  if (!started) pending.running = false, poison();
+  return started;
+}
+
+Check Comm::start_allgather(const Exchange& x, const char* step, Pending& pending) {
+  pending = {nullptr, step, true};
+  Result<bool> started = transport_->allgatherv(x, pending.op);
+  if (started && !*started) return start(x, step, pending);
+  if (started) return ok();
+  pending.running = false;
+  poison();
+  return std::move(started.error());
+}
+
+Check Comm::start_headers(const Header& mine, const std::int64_t* rows, Pending& pending) {
+  for (std::size_t r = 0; r < sent_.size(); ++r) {
+    sent_[r] = mine;
+    if (rows != nullptr) sent_[r].rows = static_cast<std::int32_t>(rows[r]);
+  }
+  const auto* send = reinterpret_cast<const std::byte*>(sent_.data());
+  auto* recv = reinterpret_cast<std::byte*>(received_.data());
+  pending = {nullptr, "headers", true};
+  Result<bool> started = transport_->alltoall(sizeof(Header), send, recv, pending.op);
+  if (started && *started) return ok();
+  if (started)
+    return start({.row_bytes = sizeof(Header),
+                  .send = send,
+                  .send_counts = ones_.data(),
+                  .send_displs = places_.data(),
+                  .recv = recv,
+                  .recv_counts = ones_.data(),
+                  .recv_displs = places_.data()},
+                 "headers", pending);
+  pending.running = false;
+  poison();
+  return std::move(started.error());
+}
+
+Result<bool> Comm::test(Pending& pending) {
+  if (!pending.running) return true;
+  Result<bool> done = transport_->test(pending.op);
+  if (!done) poison();
+  if (!done || *done) pending.running = false;
+  return done;
+}
+
+Error Comm::timed_out(const Pending& pending, std::int64_t ms) {
+  stuck_ = true;
+  poison();
+  const int rank = transport_->missing(pending.op);
+  std::string details = json::members("reason", "timeout", "timeout_ms", ms, "step", pending.step);
+  if (rank >= 0) details += "," + json::members("rank", rank);
+  if (options_.aborts) transport_->abort(1);
+  return fail(Code::comm, "comm",
+              cat("comm: ", rank < 0 ? std::string("a rank") : cat("rank ", rank), " did not come to the step ",
+                  pending.step, " within ", ms, " ms"),
+              std::move(details));
+}
+
+Check Comm::wait(Pending& pending, int times) {
+  const Clock::time_point begin = Clock::now();
+  const std::int64_t ms = options_.timeout_ms * times;
+  for (;;) {
+    MOE_TRY(const bool done, test(pending));
+    const std::int64_t us = elapsed_us(begin);
+    if (done) {
+      wait_us_.fetch_add(static_cast<std::uint64_t>(us), std::memory_order_relaxed);
+      return ok();
+    }
+    if (us / 1000 >= ms) return timed_out(pending, ms);
+    transport_->pause(options_.poll_us);
+  }
+}
+
+Check Comm::gather(const void* mine, std::size_t bytes, std::vector<std::byte>& all, const char* step) {
+  all.resize(bytes * usize(size()));
+  // What a deadline leaves behind is kept.
+  const auto send = std::make_shared<std::vector<std::byte>>(bytes);
+  const auto recv = std::make_shared<std::vector<std::byte>>(all.size());
+  if (bytes != 0) std::memcpy(send->data(), mine, bytes);
+  Pending pending;
+  MOE_CHECK(start_allgather({.row_bytes = bytes,
+                             .send = send->data(),
+                             .send_counts = ones_.data(),
+                             .send_displs = zeros_.data(),
+                             .recv = recv->data(),
+                             .recv_counts = ones_.data(),
+                             .recv_displs = places_.data()},
+                            step, pending));
+  Check done = wait(pending);
+  if (pending.running) keep(send), keep(recv);
+  MOE_CHECK(std::move(done));
+  all = *recv;
+  return ok();
+}
+
+Check Comm::check_headers(const Header& mine) const {
+  for (int r = 0; r < size(); ++r)
+    if (const Header& h = received_[usize(r)]; h.tag != mine.tag)
+      return fail(Code::comm, "comm", cat("comm: out of step: rank ", r, " makes another call than this rank"),
+                  json::members("reason", "out_of_step", "rank", r));
+  for (int r = 0; r < size(); ++r)
+    if (const Header& h = received_[usize(r)]; h.status != 0 && r != rank()) return peer_failed(r, h.status);
+  return ok();
+}
+
+Check Comm::meet(const Header& mine, int times) {
+  Pending pending;
+  MOE_CHECK(start_headers(mine, nullptr, pending));
+  MOE_CHECK(wait(pending, times));
+  return check_headers(mine);
+}
+
+}  // namespace moe::dist

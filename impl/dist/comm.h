@@ -1,0 +1,103 @@
+// A communicator: a transport, how long to wait, and whether it can still be trusted.
+//
+// Every collective call begins with headers (header.h), one to and from each rank, so that ranks which make different
+// calls see it there, where all of them send rows of one size.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "dist/header.h"
+#include "dist/options.h"
+#include "dist/transport.h"
+
+namespace moe::dist {
+
+// An operation under way.
+struct Pending {
+  void* op = nullptr;
+  const char* step = "";  // for messages
+  bool running = false;
+};
+
+class Comm {
+ public:
+  static Result<std::shared_ptr<Comm>> create(std::unique_ptr<Transport> transport, const CommOptions& options);
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+  ~Comm();
+
+  int rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
+  const CommOptions& options() const { return options_; }
+
+  // One call uses the communicator at a time: Code::busy. Code::comm_poisoned after a failure.
+  Check claim();
+  void release() { claimed_.store(false, std::memory_order_release); }
+
+  Check start(const Exchange& x, const char* step, Pending& pending);
+  Check start_allgather(const Exchange& x, const char* step, Pending& pending);  // x.send_displs are all 0
+  // The same header goes to each rank but for its rows; those of the others are in headers() when it is done.
+  Check start_headers(const Header& mine, const std::int64_t* rows, Pending& pending);
+  const Header* headers() const { return received_.data(); }
+  // True when it is done. Never waits.
+  Result<bool> test(Pending& pending);
+  // Code::comm, "timeout", after `times` the time of the options.
+  Check wait(Pending& pending, int times = 1);
+  // Each rank's `bytes` at `mine`, by rank.
+  Check gather(const void* mine, std::size_t bytes, std::vector<std::byte>& all, const char* step);
+  // Headers that are there: the first that is no header of this step, then the first whose status is not 0.
+  Check check_headers(const Header& mine) const;
+  // Start, wait and check. A word of mine.rows goes to all of them.
+  Check meet(const Header& mine, int times = 1);
+
+  // The number of a call, the same on all ranks.
+  std::uint32_t next_call() { return calls_++; }
+
+  void poison() { poisoned_.store(true, std::memory_order_release); }
+  bool is_poisoned() const { return poisoned_.load(std::memory_order_acquire); }
+  // Nobody will ask for its end any more.
+  void abandon(Pending& pending) {
+    if (!pending.running) return;
+    pending.running = false;
+    stuck_ = true;
+    poison();
+  }
+  // What an unfinished operation may still write to. It is kept until the transport is gone, or for ever.
+  void keep(std::shared_ptr<void> memory) { kept_.push_back(std::move(memory)); }
+
+  std::uint64_t wait_us() const { return wait_us_.load(std::memory_order_relaxed); }
+
+ private:
+  Comm(std::unique_ptr<Transport> transport, const CommOptions& options);
+  Error timed_out(const Pending& pending, std::int64_t ms);
+
+  std::unique_ptr<Transport> transport_;
+  const CommOptions options_;
+  std::vector<Header> sent_, received_;
+  std::vector<std::int64_t> ones_, places_, zeros_;  // counts 1, displacements 0, 1, .., counts 0
+  std::atomic<bool> claimed_{false}, poisoned_{false};
+  std::atomic<std::uint64_t> wait_us_{0};
+  std::uint32_t calls_ = 0;
+  bool stuck_ = false;  // an operation never ended
+  std::vector<std::shared_ptr<void>> kept_;
+};
+
+// Until its end a call has the communicator.
+class Claimed {
+ public:
+  explicit Claimed(Comm& comm) : comm_(comm) {}
+  Claimed(const Claimed&) = delete;
+  Claimed& operator=(const Claimed&) = delete;
+  ~Claimed() { comm_.release(); }
+
+ private:
+  Comm& comm_;
+};
+
+}  // namespace moe::dist

@@ -1,0 +1,221 @@
+// A spread layer is made: agreement, memory, the layer of this rank's part.
+#include "dist/dist.h"
+
+#include <algorithm>
+
+#include "base/index.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "dist/agree.h"
+#include "kernels/kernel.h"
+
+namespace moe::dist {
+namespace {
+
+constexpr int kPatience = 10;  // times the deadline: converting a layer takes longer than a call
+
+std::uint64_t half_of(const DistOptions& o) { return static_cast<std::uint64_t>(o.workspace_mb) << 19; }
+
+Shape shape_of(const Config& c, const DistOptions& o, int ranks) {
+  Shape s;
+  s.ranks = ranks;
+  s.tp = o.mode == Mode::tp;
+  s.exact = o.combine == Combine::exact;
+  s.experts = c.num_weight_experts();
+  s.top_k = c.slots_per_token();
+  s.hidden = c.hidden_dim;
+  s.row_floats = round_up(c.hidden_dim, kPanelRows);
+  s.element = c.in_dtype == DType::f32 ? 4 : 2;
+  return s;
+}
+
+// What all ranks must have alike.
+std::string agreement(const Config& c, const DistOptions& o) {
+  const std::string options = o.canonical();
+  json::Writer w;
+  w.begin_object().member("config", json::Text{c.canonical}).member("options", json::Text{options});
+  return w.member("version", 1).end_object().take();
+}
+
+const Elementwise* any_steps() {
+  for (const Kernel* k : built_kernels())
+    if (k->id->isa == Isa::scalar) return k->steps;
+  return nullptr;
+}
+
+Result<std::shared_ptr<Buffer>> make_buffer(std::size_t bytes, const std::shared_ptr<run::Context>& context) {
+  MOE_TRY(Buffer buffer, Buffer::create(bytes, 64, run::allocator_of(context.get()), context));
+  return std::make_shared<Buffer>(std::move(buffer));
+}
+
+}  // namespace
+
+Header Dist::header(Step step) const {
+  const std::int64_t layer = step == Step::create ? 0 : options_.layer_id;  // not agreed on yet
+  return {0, tag_of(step, number_, static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(chunk_)), 0, 0};
+}
+
+Check Dist::prepare(const Result<std::shared_ptr<const Config>>& config, std::string_view options) {
+  if (!config) return config.error();
+  config_ = *config;
+  MOE_TRY(options_, parse_dist_options(options));
+  MOE_CHECK(check_whole(*config_, options_));
+  MOE_TRY(places_, place_experts(*config_, options_, comm_->size()));
+  if (places_.holds_any(comm_->rank())) {
+    MOE_TRY(Config local, config::merge_config(*config_, local_patch(options_, places_, comm_->rank())));
+    local_ = std::make_shared<const Config>(std::move(local));
+  }
+  MOE_CHECK(run::check_num_tokens(*config_, options_.max_tokens, "/max_tokens_per_rank"));
+  shape_ = shape_of(*config_, options_, comm_->size());
+  return ok();
+}
+
+Check Dist::reserve() {
+  const std::int64_t wanted =
+      options_.chunk_tokens > 0 ? std::min(options_.chunk_tokens, options_.max_tokens) : options_.max_tokens;
+  shape_.chunk = chunk_within(shape_, wanted, half_of(options_));
+  if (shape_.chunk == 0) {
+    shape_.chunk = 1;
+    const std::size_t needed = carve(shape_, nullptr).bytes * 2;
+    return fail(Code::out_of_memory, "/workspace_mb",
+                cat("/workspace_mb: ", needed, " bytes are needed for one token of a rank"),
+                json::members("needed", needed));
+  }
+  MOE_TRY(chunk_buffer_, make_buffer(carve(shape_, nullptr).bytes, context_));
+  memory_ = carve(shape_, chunk_buffer_->data());
+  return ok();
+}
+
+Result<std::shared_ptr<Dist>> Dist::create(std::shared_ptr<run::Context> context, std::shared_ptr<Comm> comm,
+                                           Result<std::shared_ptr<const Config>> config, std::string_view options) {
+  std::shared_ptr<Dist> dist(new Dist(std::move(context), std::move(comm)));
+  Comm& c = *dist->comm_;
+  MOE_CHECK(c.claim());
+  const Claimed claimed(c);
+  dist->number_ = c.next_call();
+  // A fault of this rank is told first; its own error is what it returns.
+  const auto meet = [&](Step step, Check mine) -> Check {
+    Header header = dist->header(step);
+    header.status = mine ? 0 : static_cast<std::int32_t>(mine.error().code);
+    Check met = c.meet(header);
+    return mine ? std::move(met) : std::move(mine);
+  };
+  const auto guarded = [](auto&& body) -> Check {
+    try {  // the others wait, whatever happens here
+      return body();
+    } catch (const std::bad_alloc&) {
+      return fail(Code::out_of_memory, "", "out of memory");
+    }
+  };
+  Check prepared = guarded([&] { return dist->prepare(config, options); });
+  MOE_CHECK(meet(Step::create, std::move(prepared)));
+  MOE_CHECK(agree_on(c, agreement(*dist->config_, dist->options_)));
+  Check reserved = guarded([&] { return dist->reserve(); });
+  MOE_CHECK(meet(Step::created, std::move(reserved)));
+  return dist;
+}
+
+Dist::~Dist() { drop(); }
+
+Result<std::shared_ptr<const Config>> Dist::local_config() const {
+  if (local_ != nullptr) return local_;
+  return fail(Code::state, "dist",
+              cat("dist: rank ", comm_->rank(), " holds no expert: there are ", shape_.experts, " for ", shape_.ranks,
+                  " ranks"));
+}
+
+Check Dist::check_layer(const Result<std::shared_ptr<const run::Layer>>& layer) {
+  if (!layer) return layer.error();
+  if (attached_) return fail(Code::state, "dist", "dist: it has a layer already");
+  if ((*layer != nullptr) != (local_ != nullptr))
+    return fail(Code::invalid_argument, "layer",
+                local_ == nullptr ? "layer: must be NULL on a rank that holds no expert"
+                                  : "layer: must not be NULL, this rank holds experts");
+  if (*layer != nullptr && (*layer)->config().canonical != local_->canonical)
+    return fail(Code::config_mismatch, "layer", "layer: is not made from the config of moe_dist_local_config");
+  return reserve_call(*layer);
+}
+
+Check Dist::reserve_call(const std::shared_ptr<const run::Layer>& layer) {
+  std::size_t engine = 0;
+  if (layer != nullptr) {
+    router_ = layer->router();
+    rules_ = layer->sum_rules();
+    engine_rows_ = most_engine_rows(shape_);
+    while (engine_rows_ > 1 && layer->rows_bytes(engine_rows_, !shape_.exact) > half_of(options_)) engine_rows_ /= 2;
+    engine = layer->rows_bytes(engine_rows_, !shape_.exact);
+  } else {
+    MOE_TRY(router_, run::make_router(*config_, route_kernel_within(Isa::scalar), {}));
+  }
+  const std::size_t routing = run::route_scratch_bytes(router_, options_.max_tokens);
+  MOE_TRY(call_buffer_, make_buffer(carve_call(shape_, options_.max_tokens, routing, engine, nullptr).bytes, context_));
+  call_memory_ = carve_call(shape_, options_.max_tokens, routing, engine, call_buffer_->data());
+  return ok();
+}
+
+// The kernels of all ranks must round alike; a rank without experts does as they do. Header::rows: 1, 2 with rounding.
+Check Dist::agree_on_sums() {
+  const Header* headers = comm_->headers();
+  std::int32_t first = 0;
+  for (int r = 0; r < comm_->size(); ++r) {
+    const std::int32_t here = headers[r].rows;
+    if (here < 0 || here > 2) return bad_peer(r, "no kind of sums");
+    if (here == 0) continue;
+    if (first != 0 && here != first)
+      return fail(Code::config_mismatch, "layer",
+                  cat("layer: the kernel of rank ", r, " rounds as those of ranks before it do not"),
+                  json::members("rank", r));
+    first = here;
+  }
+  if (layer_ != nullptr) return ok();
+  const Elementwise* steps = any_steps();
+  if (steps == nullptr) return fail(Code::unsupported, "layer", "layer: this build has no scalar kernel");
+  rules_ = run::sum_rules_of(*config_, *steps, first == 2);
+  return ok();
+}
+
+Check Dist::attach(Result<std::shared_ptr<const run::Layer>> layer) {
+  MOE_CHECK(comm_->claim());
+  const Claimed claimed(*comm_);
+  number_ = comm_->next_call();
+  chunk_ = 0;
+  Check mine = ok();
+  try {
+    mine = check_layer(layer);
+  } catch (const std::bad_alloc&) {
+    mine = fail(Code::out_of_memory, "", "out of memory");
+  }
+  Header header = this->header(Step::attach);
+  header.status = mine ? 0 : static_cast<std::int32_t>(mine.error().code);
+  if (mine && *layer != nullptr) header.rows = rules_.rounded ? 2 : 1;
+  Check met = comm_->meet(header, kPatience);
+  MOE_CHECK(std::move(mine));
+  MOE_CHECK(std::move(met));
+  layer_ = *layer;
+  MOE_CHECK(agree_on_sums());
+  attached_ = true;
+  return ok();
+}
+
+std::string Dist::to_json() const {
+  json::Writer w;
+  const int rank = comm_->rank();
+  const std::string patch = local_patch(options_, places_, rank);
+  w.begin_object().member("rank", rank).member("size", comm_->size());
+  w.member("options", json::Text{options_.canonical()});
+  w.key("experts").array(places_.experts[usize(rank)]);
+  w.key("patch");
+  if (local_ == nullptr)
+    w.null();
+  else
+    w.value(json::Text{patch});
+  w.member("attached", attached_).member("poisoned", comm_->is_poisoned());
+  w.member("chunk_tokens", shape_.chunk).member("layer_rows", engine_rows_);
+  w.member("workspace_bytes", chunk_buffer_->size() + (call_buffer_ == nullptr ? 0 : call_buffer_->size()));
+  w.member("calls", calls_.load(std::memory_order_relaxed));
+  w.member("rows_sent", rows_sent_.load(std::memory_order_relaxed));
+  w.member("bytes_sent", bytes_sent_.load(std::memory_order_relaxed));
+  return w.member("wait_us", comm_->wait_us()).end_object().take();
+}
+
+}  // namespace moe::dist

@@ -1,0 +1,80 @@
+// All memory of the calls of a spread layer, reserved at create: pages that no call touches cost nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/result.h"
+#include "config/config.h"
+#include "dist/options.h"
+#include "run/engine/engine.h"
+#include "run/route/plan.h"
+
+namespace moe::dist {
+
+// What the sizes follow from: equal on all ranks.
+struct Shape {
+  int ranks = 1;
+  bool tp = false, exact = true;
+  std::int64_t experts = 0, top_k = 0, row_floats = 0;
+  std::int64_t hidden = 0;
+  std::size_t element = 2;  // bytes of an input value
+  std::int64_t chunk = 1;   // tokens of a rank in a chunk at most
+
+  // A dispatch row: K ids, K weights, H values, rounded up to 16 bytes. A row of results: float32.
+  std::size_t values_offset() const { return usize(top_k) * 8; }
+  std::size_t in_row() const { return round_up(values_offset() + usize(hidden) * element, std::size_t{16}); }
+  std::size_t out_row() const { return usize(row_floats) * sizeof(float); }
+  // Rows of one token: to all ranks together, and back from one and from all of them.
+  std::int64_t rows_out() const { return tp ? 1 : std::min<std::int64_t>(top_k, ranks); }
+  std::int64_t back_from_one() const { return exact ? top_k : 1; }
+  std::int64_t back_from_all() const { return exact ? top_k : tp ? ranks : std::min<std::int64_t>(top_k, ranks); }
+};
+
+// Counts and displacements of one exchange.
+struct Counts {
+  std::int64_t *send = nullptr, *send_at = nullptr, *recv = nullptr, *recv_at = nullptr;  // [ranks]
+};
+
+struct Memory {
+  std::size_t bytes = 0;
+
+  Counts dispatch, combine;
+  std::int64_t* header_rows = nullptr;   // [ranks]
+  std::int32_t* places = nullptr;        // [T*K] expert of (token, j), -1: none
+  std::int32_t* expert_slots = nullptr;  // [experts] slots, then the next one
+  run::Plan plan;                        // of this rank's tokens: active, slot_token, slot_weight
+  std::int32_t* row_token = nullptr;     // [T * rows_out] token of a row that is sent
+  std::int64_t* row_of = nullptr;        // [ranks] the row of a token that is filled
+  std::byte* send = nullptr;             // dispatch rows
+  std::byte* recv = nullptr;
+  float* back_send = nullptr;  // rows of results
+  float* results = nullptr;
+  float* acc = nullptr;            // [T * row_floats]
+  std::int32_t* run_at = nullptr;  // [ranks * experts] rows of results that an origin gets from an expert; where
+                                   // the next one goes
+  float** slot_to = nullptr;       // [slots of a run of the engine] where a result goes
+};
+// Without `base` it only adds up the bytes.
+Memory carve(const Shape& shape, std::byte* base);
+// Rows of a run of the engine at most, which slot_to has room for.
+std::int64_t most_engine_rows(const Shape& shape);
+
+// Of a whole call, known when the layer is.
+struct CallMemory {
+  std::int32_t* ids = nullptr;  // [T*K] what routing chose
+  float* weights = nullptr;     // [T*K]
+  float* identity = nullptr;    // [T]
+  std::byte* route_scratch = nullptr;
+  std::byte* engine = nullptr;
+  std::size_t engine_bytes = 0, bytes = 0;
+};
+CallMemory carve_call(const Shape& shape, std::int64_t tokens, std::size_t route_bytes, std::size_t engine_bytes,
+                      std::byte* base);
+// The largest power of two tokens that fit, at most `wanted`; 0: not even one does.
+std::int64_t chunk_within(Shape shape, std::int64_t wanted, std::uint64_t bytes);
+
+}  // namespace moe::dist
