@@ -101,7 +101,7 @@ Check Dist::begin(Result<run::ApplyArgs> args) {
 
 void Dist::start_chunk() {
   tokens_ = {};
-  Header mine = header(Step::chunk);
+  RankHeader mine = header(SyncStep::chunk);
   mine.status = status_of(failure_);
   std::fill_n(memory_.header_rows, shape_.ranks, std::int64_t{0});
   if (!failure_) {
@@ -117,14 +117,14 @@ void Dist::start_chunk() {
 }
 
 Check Dist::after_headers() {
-  const Header mine = header(Step::chunk);
+  const RankHeader mine = header(SyncStep::chunk);
   Check met = comm_->check_headers(mine);
   if (failure_ && (met || met.error().code == Code::peer)) return std::move(*failure_);
   MOE_CHECK(std::move(met));
-  const Header* headers = comm_->headers();
+  const RankHeader* headers = comm_->headers();
   last_ = true;
   for (int r = 0; r < shape_.ranks; ++r) {
-    const Header& h = headers[r];
+    const RankHeader& h = headers[r];
     const bool wrong = h.rows < 0 || h.rows > shape_.chunk || h.more > 1 || (h.more == 1 && chunk_ + 1 >= chunks());
     const bool forged = r == comm_->rank() && h.rows != memory_.header_rows[r];
     if (wrong || forged) {
@@ -163,7 +163,7 @@ Check Dist::after_dispatch() {
                           reinterpret_cast<std::byte*>(memory_.results), n.recv, n.recv_at},
                          "combine", rows_));
   if (!last_) return ok();
-  Header mine = header(Step::end);
+  RankHeader mine = header(SyncStep::end);
   mine.status = status_of(failure_);
   return comm_->start_headers(mine, nullptr, heads_);
 }
@@ -191,7 +191,7 @@ Check Dist::after_combine() {
 }
 
 Check Dist::after_end() {
-  Check met = comm_->check_headers(header(Step::end));
+  Check met = comm_->check_headers(header(SyncStep::end));
   if (failure_ && (met || met.error().code == Code::peer)) return std::move(*failure_);
   stage_ = Stage::over;
   return met;

@@ -74,7 +74,7 @@ Check Comm::start_allgather(const Exchange& x, const char* step, Pending& pendin
   return std::move(started.error());
 }
 
-Check Comm::start_headers(const Header& mine, const std::int64_t* rows, Pending& pending) {
+Check Comm::start_headers(const RankHeader& mine, const std::int64_t* rows, Pending& pending) {
   for (std::size_t r = 0; r < sent_.size(); ++r) {
     sent_[r] = mine;
     if (rows != nullptr) sent_[r].rows = static_cast<std::int32_t>(rows[r]);
@@ -82,10 +82,10 @@ Check Comm::start_headers(const Header& mine, const std::int64_t* rows, Pending&
   const auto* send = reinterpret_cast<const std::byte*>(sent_.data());
   auto* recv = reinterpret_cast<std::byte*>(received_.data());
   pending = {nullptr, "headers", true};
-  Result<bool> started = transport_->alltoall(sizeof(Header), send, recv, pending.op);
+  Result<bool> started = transport_->alltoall(sizeof(RankHeader), send, recv, pending.op);
   if (started && *started) return ok();
   if (started)
-    return start({.row_bytes = sizeof(Header),
+    return start({.row_bytes = sizeof(RankHeader),
                   .send = send,
                   .send_counts = ones_.data(),
                   .send_displs = places_.data(),
@@ -156,17 +156,17 @@ Check Comm::gather(const void* mine, std::size_t bytes, std::vector<std::byte>& 
   return ok();
 }
 
-Check Comm::check_headers(const Header& mine) const {
+Check Comm::check_headers(const RankHeader& mine) const {
   for (int r = 0; r < size(); ++r)
-    if (const Header& h = received_[usize(r)]; h.tag != mine.tag)
+    if (const RankHeader& h = received_[usize(r)]; h.tag != mine.tag)
       return fail(Code::comm, "comm", cat("comm: out of step: rank ", r, " makes another call than this rank"),
                   json::members("reason", "out_of_step", "rank", r));
   for (int r = 0; r < size(); ++r)
-    if (const Header& h = received_[usize(r)]; h.status != 0 && r != rank()) return peer_failed(r, h.status);
+    if (const RankHeader& h = received_[usize(r)]; h.status != 0 && r != rank()) return peer_failed(r, h.status);
   return ok();
 }
 
-Check Comm::meet(const Header& mine, int times) {
+Check Comm::meet(const RankHeader& mine, int times) {
   Pending pending;
   MOE_CHECK(start_headers(mine, nullptr, pending));
   MOE_CHECK(wait(pending, times));

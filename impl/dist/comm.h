@@ -43,8 +43,8 @@ class Comm {
   Check start(const Exchange& x, const char* step, Pending& pending);
   Check start_allgather(const Exchange& x, const char* step, Pending& pending);  // x.send_displs are all 0
   // The same header goes to each rank but for its rows; those of the others are in headers() when it is done.
-  Check start_headers(const Header& mine, const std::int64_t* rows, Pending& pending);
-  const Header* headers() const { return received_.data(); }
+  Check start_headers(const RankHeader& mine, const std::int64_t* rows, Pending& pending);
+  const RankHeader* headers() const { return received_.data(); }
   // True when it is done. Never waits.
   Result<bool> test(Pending& pending);
   // Code::comm, "timeout", after `times` the time of the options.
@@ -52,9 +52,9 @@ class Comm {
   // Each rank's `bytes` at `mine`, by rank.
   Check gather(const void* mine, std::size_t bytes, std::vector<std::byte>& all, const char* step);
   // Headers that are there: the first that is no header of this step, then the first whose status is not 0.
-  Check check_headers(const Header& mine) const;
+  Check check_headers(const RankHeader& mine) const;
   // Start, wait and check. A word of mine.rows goes to all of them.
-  Check meet(const Header& mine, int times = 1);
+  Check meet(const RankHeader& mine, int times = 1);
 
   // The number of a call, the same on all ranks.
   std::uint32_t next_call() { return calls_++; }
@@ -79,7 +79,7 @@ class Comm {
 
   std::unique_ptr<Transport> transport_;
   const CommOptions options_;
-  std::vector<Header> sent_, received_;
+  std::vector<RankHeader> sent_, received_;
   std::vector<std::int64_t> ones_, places_, zeros_;  // counts 1, displacements 0, 1, .., counts 0
   std::atomic<bool> claimed_{false}, poisoned_{false};
   std::atomic<std::uint64_t> wait_us_{0};

@@ -16,8 +16,8 @@ constexpr int kPatience = 10;  // times the deadline: converting a layer takes l
 
 std::uint64_t half_of(const DistOptions& o) { return static_cast<std::uint64_t>(o.workspace_mb) << 19; }
 
-Shape shape_of(const Config& c, const DistOptions& o, int ranks) {
-  Shape s;
+SpreadShape shape_of(const Config& c, const DistOptions& o, int ranks) {
+  SpreadShape s;
   s.ranks = ranks;
   s.tp = o.mode == Mode::tp;
   s.exact = o.combine == Combine::exact;
@@ -50,8 +50,8 @@ Result<std::shared_ptr<Buffer>> make_buffer(std::size_t bytes, const std::shared
 
 }  // namespace
 
-Header Dist::header(Step step) const {
-  const std::int64_t layer = step == Step::create ? 0 : options_.layer_id;  // not agreed on yet
+RankHeader Dist::header(SyncStep step) const {
+  const std::int64_t layer = step == SyncStep::create ? 0 : options_.layer_id;  // not agreed on yet
   return {0, tag_of(step, number_, static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(chunk_)), 0, 0};
 }
 
@@ -94,8 +94,8 @@ Result<std::shared_ptr<Dist>> Dist::create(std::shared_ptr<run::Context> context
   const Claimed claimed(c);
   dist->number_ = c.next_call();
   // A fault of this rank is told first; its own error is what it returns.
-  const auto meet = [&](Step step, Check mine) -> Check {
-    Header header = dist->header(step);
+  const auto meet = [&](SyncStep step, Check mine) -> Check {
+    RankHeader header = dist->header(step);
     header.status = mine ? 0 : static_cast<std::int32_t>(mine.error().code);
     Check met = c.meet(header);
     return mine ? std::move(met) : std::move(mine);
@@ -108,10 +108,10 @@ Result<std::shared_ptr<Dist>> Dist::create(std::shared_ptr<run::Context> context
     }
   };
   Check prepared = guarded([&] { return dist->prepare(config, options); });
-  MOE_CHECK(meet(Step::create, std::move(prepared)));
+  MOE_CHECK(meet(SyncStep::create, std::move(prepared)));
   MOE_CHECK(agree_on(c, agreement(*dist->config_, dist->options_)));
   Check reserved = guarded([&] { return dist->reserve(); });
-  MOE_CHECK(meet(Step::created, std::move(reserved)));
+  MOE_CHECK(meet(SyncStep::created, std::move(reserved)));
   return dist;
 }
 
@@ -153,9 +153,10 @@ Check Dist::reserve_call(const std::shared_ptr<const run::Layer>& layer) {
   return ok();
 }
 
-// The kernels of all ranks must round alike; a rank without experts does as they do. Header::rows: 1, 2 with rounding.
+// The kernels of all ranks must round alike; a rank without experts does as they do. RankHeader::rows: 1, 2 with
+// rounding.
 Check Dist::agree_on_sums() {
-  const Header* headers = comm_->headers();
+  const RankHeader* headers = comm_->headers();
   std::int32_t first = 0;
   for (int r = 0; r < comm_->size(); ++r) {
     const std::int32_t here = headers[r].rows;
@@ -185,7 +186,7 @@ Check Dist::attach(Result<std::shared_ptr<const run::Layer>> layer) {
   } catch (const std::bad_alloc&) {
     mine = fail(Code::out_of_memory, "", "out of memory");
   }
-  Header header = this->header(Step::attach);
+  RankHeader header = this->header(SyncStep::attach);
   header.status = mine ? 0 : static_cast<std::int32_t>(mine.error().code);
   if (mine && *layer != nullptr) header.rows = rules_.rounded ? 2 : 1;
   Check met = comm_->meet(header, kPatience);

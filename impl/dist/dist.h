@@ -71,7 +71,7 @@ class Dist {
   Pending* waits_for();
   void stop(Check result);
   std::int64_t chunks() const { return ceil_div(options_.max_tokens, shape_.chunk); }
-  Header header(Step step) const;
+  RankHeader header(SyncStep step) const;
   Spread spread() const { return {shape_, places_, comm_->rank()}; }
   Parallel parallel() const { return run::parallel_of(context_.get()); }
 
@@ -79,11 +79,11 @@ class Dist {
   const std::shared_ptr<Comm> comm_;
   std::shared_ptr<const Config> config_, local_;  // local_ null: this rank holds no expert
   DistOptions options_;
-  Places places_;
-  Shape shape_;
+  ExpertPlaces places_;
+  SpreadShape shape_;
   std::shared_ptr<Buffer> chunk_buffer_, call_buffer_;
   Memory memory_;
-  CallMemory call_memory_;
+  WholeCall call_memory_;
   std::shared_ptr<const run::Layer> layer_;
   bool attached_ = false;
   std::int64_t engine_rows_ = 1;

@@ -9,7 +9,7 @@
 
 namespace moe::dist {
 
-std::uint32_t tag_of(Step step, std::uint32_t call, std::uint64_t layer, std::uint64_t chunk) {
+std::uint32_t tag_of(SyncStep step, std::uint32_t call, std::uint64_t layer, std::uint64_t chunk) {
   const std::array<std::uint64_t, 3> words = {static_cast<std::uint64_t>(step) << 32 | call, layer, chunk};
   return static_cast<std::uint32_t>(io::xxh3(std::as_bytes(std::span(words))));
 }

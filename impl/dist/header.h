@@ -1,4 +1,4 @@
-// What ranks tell each other before rows (spec/distributed.md 2).
+// What ranks tell each other before rows (distributed.md 2).
 #pragma once
 
 #include <cstddef>
@@ -8,18 +8,18 @@
 
 namespace moe::dist {
 
-struct Header {
+struct RankHeader {
   std::int32_t rows = 0;    // that follow for this rank
   std::uint32_t tag = 0;    // which step of which call this is
   std::int32_t status = 0;  // of the sender
   std::uint32_t more = 0;   // 1: the sender has another chunk
 };
-static_assert(sizeof(Header) == 16 && alignof(Header) == 4);
+static_assert(sizeof(RankHeader) == 16 && alignof(RankHeader) == 4);
 
-enum class Step : std::uint32_t { create = 1, created, attach, chunk, end };
+enum class SyncStep : std::uint32_t { create = 1, created, attach, chunk, end };
 
 // 32 bits of what must be the same on all ranks.
-std::uint32_t tag_of(Step step, std::uint32_t call, std::uint64_t layer, std::uint64_t chunk);
+std::uint32_t tag_of(SyncStep step, std::uint32_t call, std::uint64_t layer, std::uint64_t chunk);
 
 // The status of this rank as it travels, and what another rank's becomes here.
 Error peer_failed(int rank, std::int32_t status);

@@ -18,9 +18,9 @@ Counts carve_counts(run::Carver& c, int ranks) {
 
 }  // namespace
 
-std::int64_t most_engine_rows(const Shape& s) { return std::min(s.ranks * s.chunk, run::kChunkTokens); }
+std::int64_t most_engine_rows(const SpreadShape& s) { return std::min(s.ranks * s.chunk, run::kChunkTokens); }
 
-Memory carve(const Shape& s, std::byte* base) {
+Memory carve(const SpreadShape& s, std::byte* base) {
   run::Carver c(base);
   Memory m;
   const std::int64_t tokens = s.chunk, slots = tokens * s.top_k, ranks = s.ranks;
@@ -46,10 +46,10 @@ Memory carve(const Shape& s, std::byte* base) {
   return m;
 }
 
-CallMemory carve_call(const Shape& s, std::int64_t tokens, std::size_t route_bytes, std::size_t engine_bytes,
-                      std::byte* base) {
+WholeCall carve_call(const SpreadShape& s, std::int64_t tokens, std::size_t route_bytes, std::size_t engine_bytes,
+                     std::byte* base) {
   run::Carver c(base);
-  CallMemory m;
+  WholeCall m;
   m.ids = c.take<std::int32_t>(tokens * s.top_k);
   m.weights = c.take<float>(tokens * s.top_k);
   m.identity = c.take<float>(tokens);
@@ -60,7 +60,7 @@ CallMemory carve_call(const Shape& s, std::int64_t tokens, std::size_t route_byt
   return m;
 }
 
-std::int64_t chunk_within(Shape shape, std::int64_t wanted, std::uint64_t bytes) {
+std::int64_t chunk_within(SpreadShape shape, std::int64_t wanted, std::uint64_t bytes) {
   for (shape.chunk = 1; shape.chunk < wanted; shape.chunk *= 2) {
   }
   for (; shape.chunk > 0; shape.chunk /= 2) {

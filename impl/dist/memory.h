@@ -16,7 +16,7 @@
 namespace moe::dist {
 
 // What the sizes follow from: equal on all ranks.
-struct Shape {
+struct SpreadShape {
   int ranks = 1;
   bool tp = false, exact = true;
   std::int64_t experts = 0, top_k = 0, row_floats = 0;
@@ -59,12 +59,12 @@ struct Memory {
   float** slot_to = nullptr;       // [slots of a run of the engine] where a result goes
 };
 // Without `base` it only adds up the bytes.
-Memory carve(const Shape& shape, std::byte* base);
-// Rows of a run of the engine at most, which slot_to has room for.
-std::int64_t most_engine_rows(const Shape& shape);
+Memory carve(const SpreadShape& shape, std::byte* base);
+// Rows of a run of the engine at most, which slot_to has space for.
+std::int64_t most_engine_rows(const SpreadShape& shape);
 
 // Of a whole call, known when the layer is.
-struct CallMemory {
+struct WholeCall {
   std::int32_t* ids = nullptr;  // [T*K] what routing chose
   float* weights = nullptr;     // [T*K]
   float* identity = nullptr;    // [T]
@@ -72,9 +72,9 @@ struct CallMemory {
   std::byte* engine = nullptr;
   std::size_t engine_bytes = 0, bytes = 0;
 };
-CallMemory carve_call(const Shape& shape, std::int64_t tokens, std::size_t route_bytes, std::size_t engine_bytes,
-                      std::byte* base);
+WholeCall carve_call(const SpreadShape& shape, std::int64_t tokens, std::size_t route_bytes, std::size_t engine_bytes,
+                     std::byte* base);
 // The largest power of two tokens that fit, at most `wanted`; 0: not even one does.
-std::int64_t chunk_within(Shape shape, std::int64_t wanted, std::uint64_t bytes);
+std::int64_t chunk_within(SpreadShape shape, std::int64_t wanted, std::uint64_t bytes);
 
 }  // namespace moe::dist

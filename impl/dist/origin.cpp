@@ -17,17 +17,17 @@ std::byte* row_for(const Spread& s, const Memory& m, std::int64_t rank, std::int
 }
 
 // ids -1 and weights 0 of a new row.
-void clear_row(const Shape& shape, std::byte* row) {
+void clear_row(const SpreadShape& shape, std::byte* row) {
   std::memset(row, 0xff, usize(shape.top_k) * sizeof(std::int32_t));
   std::memset(row + usize(shape.top_k) * 4, 0, usize(shape.top_k) * sizeof(float));
 }
 
-void set_slot(const Shape& shape, std::byte* row, std::int64_t j, std::int32_t local, float weight) {
+void set_slot(const SpreadShape& shape, std::byte* row, std::int64_t j, std::int32_t local, float weight) {
   std::memcpy(row + j * 4, &local, sizeof local);
   std::memcpy(row + (shape.top_k + j) * 4, &weight, sizeof weight);
 }
 
-void count_exchange(const Spread& s, const Header* headers, Memory& m) {
+void count_exchange(const Spread& s, const RankHeader* headers, Memory& m) {
   std::int64_t sent = 0, received = 0;
   for (std::int64_t r = 0; r < s.shape.ranks; ++r) {
     const bool own = r == s.rank && !s.shape.tp;
@@ -42,7 +42,7 @@ void count_exchange(const Spread& s, const Header* headers, Memory& m) {
 
 // ids, weights and tokens of all rows; `rows` of them are written by this rank.
 std::int64_t write_heads(const Spread& s, const ChunkTokens& chunk, Memory& m) {
-  const Shape& shape = s.shape;
+  const SpreadShape& shape = s.shape;
   std::int64_t total = 0;
   if (shape.tp) {
     for (std::int64_t t = 0; t < chunk.count; ++t) {
@@ -81,7 +81,7 @@ std::int64_t write_heads(const Spread& s, const ChunkTokens& chunk, Memory& m) {
 
 Check copy_values(const Spread& s, const ChunkTokens& chunk, const Memory& m, std::int64_t rows,
                   const Parallel& parallel) {
-  const Shape& shape = s.shape;
+  const SpreadShape& shape = s.shape;
   const std::size_t bytes = usize(shape.hidden) * shape.element;
   return parallel.parts(rows, run::slot_parts(rows * 64), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
     std::int64_t rank = 0, first = 0;
@@ -157,7 +157,7 @@ void plan_compact(const Spread& s, Memory& m) {
 }  // namespace
 
 void place(const Spread& s, const ChunkTokens& chunk, Memory& m) {
-  const Shape& shape = s.shape;
+  const SpreadShape& shape = s.shape;
   std::fill_n(m.expert_slots, shape.experts, 0);
   for (std::int64_t r = 0; r < shape.ranks; ++r) {
     m.header_rows[r] = shape.tp ? chunk.count : 0;
@@ -178,7 +178,7 @@ void place(const Spread& s, const ChunkTokens& chunk, Memory& m) {
     }
 }
 
-Check pack(const Spread& s, const ChunkTokens& chunk, const Header* headers, Memory& m, const Parallel& parallel) {
+Check pack(const Spread& s, const ChunkTokens& chunk, const RankHeader* headers, Memory& m, const Parallel& parallel) {
   count_exchange(s, headers, m);
   const std::int64_t rows = write_heads(s, chunk, m);
   if (s.shape.exact) {

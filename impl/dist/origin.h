@@ -21,8 +21,8 @@ namespace moe::dist {
 
 // What the calls of a layer share.
 struct Spread {
-  const Shape& shape;
-  const Places& places;
+  const SpreadShape& shape;
+  const ExpertPlaces& places;
   int rank;
   std::int64_t held() const { return std::ssize(places.experts[usize(rank)]); }
 };
@@ -36,7 +36,8 @@ struct ChunkTokens {
 // Reads the ids, for the only time. Fills header_rows.
 void place(const Spread& spread, const ChunkTokens& chunk, Memory& m);
 // headers: the others' numbers of rows, checked.
-Check pack(const Spread& spread, const ChunkTokens& chunk, const Header* headers, Memory& m, const Parallel& parallel);
+Check pack(const Spread& spread, const ChunkTokens& chunk, const RankHeader* headers, Memory& m,
+           const Parallel& parallel);
 Check sum(const run::SumRules& rules, const Spread& spread, Memory& m, run::EngineCall call);
 
 }  // namespace moe::dist

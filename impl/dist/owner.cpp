@@ -66,7 +66,7 @@ Check spread_results(const Spread& s, const run::RowsDone& done, std::int64_t fi
 }  // namespace
 
 Check read_rows(const Spread& s, Memory& m) {
-  const Shape& shape = s.shape;
+  const SpreadShape& shape = s.shape;
   if (shape.exact) std::fill_n(m.run_at, shape.ranks * s.held(), 0);
   for (std::int64_t r = 0; r < shape.ranks; ++r)
     for (std::int64_t i = 0; i < rows_from(s, m, r); ++i) {
@@ -91,7 +91,7 @@ Check read_rows(const Spread& s, Memory& m) {
 
 Check run_rows(const Spread& s, const run::Layer* layer, std::int64_t engine_rows, std::span<std::byte> workspace,
                Memory& m, const Parallel& parallel) {
-  const Shape& shape = s.shape;
+  const SpreadShape& shape = s.shape;
   const std::int64_t rows = all_rows(s, m), stride = static_cast<std::int64_t>(shape.in_row());
   const auto element = static_cast<std::int64_t>(shape.element);
   run::Workspace work;

@@ -19,11 +19,11 @@ Error cannot(const char* pointer, const char* what) {
 
 }  // namespace
 
-std::int64_t Places::holder(int rank) const {
+std::int64_t ExpertPlaces::holder(int rank) const {
   return std::count_if(experts.begin(), experts.begin() + rank, [](const auto& held) { return !held.empty(); });
 }
 
-std::string local_patch(const DistOptions& o, const Places& places, int rank) {
+std::string local_patch(const DistOptions& o, const ExpertPlaces& places, int rank) {
   const std::int64_t ranks = places.holders();
   json::Writer w;
   w.begin_object();
@@ -70,7 +70,7 @@ Check check_table(const DistOptions& o, std::int64_t experts, int size) {
 }
 
 // Mode ep, by a rule.
-Check place_by_rule(const Config& c, const DistOptions& o, Places& p) {
+Check place_by_rule(const Config& c, const DistOptions& o, ExpertPlaces& p) {
   const std::int64_t experts = c.num_weight_experts(), ranks = std::min(std::ssize(p.experts), experts);
   const auto place = [&](Placement placement) {
     for (std::int64_t r = 0; r < ranks; ++r)
@@ -85,9 +85,9 @@ Check place_by_rule(const Config& c, const DistOptions& o, Places& p) {
 
 }  // namespace
 
-Result<Places> place_experts(const Config& c, const DistOptions& o, int size) {
+Result<ExpertPlaces> place_experts(const Config& c, const DistOptions& o, int size) {
   const std::int64_t experts = c.num_weight_experts();
-  Places p;
+  ExpertPlaces p;
   p.experts.resize(usize(size));
   p.owner.assign(usize(experts), -1);
   p.local.resize(usize(experts));

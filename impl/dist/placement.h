@@ -11,7 +11,7 @@
 
 namespace moe::dist {
 
-struct Places {
+struct ExpertPlaces {
   std::vector<std::int32_t> owner, local;          // by expert; in mode tp every rank has all, and owner is -1
   std::vector<std::vector<std::int64_t>> experts;  // by rank, ascending
 
@@ -23,11 +23,11 @@ struct Places {
 };
 
 // A patch of the whole config that gives the config of a rank's part; "{}" for one rank.
-std::string local_patch(const DistOptions& options, const Places& places, int rank);
+std::string local_patch(const DistOptions& options, const ExpertPlaces& places, int rank);
 
 // The config is one of the whole layer. Code::unsupported for one that is cut already, and for what cannot be spread.
 Check check_whole(const Config& config, const DistOptions& options);
 // Code::invalid_config where a rank's part has no config.
-Result<Places> place_experts(const Config& config, const DistOptions& options, int size);
+Result<ExpertPlaces> place_experts(const Config& config, const DistOptions& options, int size);
 
 }  // namespace moe::dist

@@ -23,7 +23,7 @@ struct Posted {
   bool failed = false;
 };
 
-struct Member {
+struct RankPost {
   std::mutex mutex;
   bool gone = false;
   std::uint64_t count = 0;  // operations posted so far
@@ -32,7 +32,7 @@ struct Member {
 
 struct Group {
   explicit Group(int size) : members(usize(size)) {}
-  std::vector<Member> members;
+  std::vector<RankPost> members;
 };
 
 // This rank's side of an operation.
@@ -48,13 +48,13 @@ Error gone(int rank, const char* what) {
               json::members("reason", "transport", "rank", rank));
 }
 
-class Threads final : public Transport {
+class ThreadRank final : public Transport {
  public:
-  Threads(std::shared_ptr<Group> group, int rank)
+  ThreadRank(std::shared_ptr<Group> group, int rank)
       : Transport(rank, static_cast<int>(group->members.size())), group_(std::move(group)) {
     for (Receipt& r : receipts_) r.done.resize(group_->members.size());
   }
-  ~Threads() override {
+  ~ThreadRank() override {
     const std::lock_guard lock(own().mutex);
     own().gone = true;
   }
@@ -100,11 +100,11 @@ class Threads final : public Transport {
   bool forgets_buffers() const override { return true; }
 
  private:
-  Member& own() { return group_->members[usize(rank())]; }
+  RankPost& own() { return group_->members[usize(rank())]; }
 
   // False: that rank is not there yet.
   Result<bool> copy_from(int s, const Receipt& r) {
-    Member& from = group_->members[usize(s)];
+    RankPost& from = group_->members[usize(s)];
     const std::lock_guard lock(from.mutex);
     if (from.gone) return gone(s, "is gone");
     if (from.count <= r.number) return false;
@@ -133,7 +133,7 @@ std::vector<std::unique_ptr<Transport>> make_threads(int size) {
   const auto group = std::make_shared<Group>(size);
   std::vector<std::unique_ptr<Transport>> ranks;
   ranks.reserve(usize(size));
-  for (int r = 0; r < size; ++r) ranks.push_back(std::make_unique<Threads>(group, r));
+  for (int r = 0; r < size; ++r) ranks.push_back(std::make_unique<ThreadRank>(group, r));
   return ranks;
 }
 

@@ -23,6 +23,7 @@
 #include <moe/cpp/checkpoint.hpp>
 #include <moe/cpp/config.hpp>
 #include <moe/cpp/context.hpp>
+#include <moe/cpp/dist.hpp>
 #include <moe/cpp/error.hpp>
 #include <moe/cpp/layer.hpp>
 #include <moe/cpp/tensor.hpp>

@@ -34,6 +34,28 @@ inline moe_layer_options raw_options(const LayerOptions& options) noexcept {
 }
 }  // namespace detail
 
+namespace detail {
+
+inline moe_apply_args raw_args(const Apply& call) noexcept {
+  moe_apply_args args{};
+  args.struct_size = sizeof args;
+  args.mode = call.router_logits.absent() ? MOE_APPLY_TOPK : MOE_APPLY_ROUTER_LOGITS;
+  args.flags = call.flags;
+  args.hidden = call.hidden.get();
+  args.router_logits = call.router_logits.get();
+  args.topk_ids = call.topk_ids.get();
+  args.topk_weights = call.topk_weights.get();
+  args.out = call.out.get();
+  args.workspace = call.workspace.data();
+  args.workspace_size = call.workspace.size();
+  args.control = call.control ? call.control->get() : nullptr;
+  args.out_topk_ids = call.out_topk_ids.get();
+  args.out_topk_weights = call.out_topk_weights.get();
+  return args;
+}
+
+}  // namespace detail
+
 /// Converted weights bound to a kernel. Several threads may apply one layer at once.
 class Layer : public Handle<moe_layer, moe_layer_destroy> {
  public:
@@ -46,20 +68,7 @@ class Layer : public Handle<moe_layer, moe_layer_destroy> {
   }
 
   Result<void> try_apply(const Apply& call) const noexcept {
-    moe_apply_args args{};
-    args.struct_size = sizeof args;
-    args.mode = call.router_logits.absent() ? MOE_APPLY_TOPK : MOE_APPLY_ROUTER_LOGITS;
-    args.flags = call.flags;
-    args.hidden = call.hidden.get();
-    args.router_logits = call.router_logits.get();
-    args.topk_ids = call.topk_ids.get();
-    args.topk_weights = call.topk_weights.get();
-    args.out = call.out.get();
-    args.workspace = call.workspace.data();
-    args.workspace_size = call.workspace.size();
-    args.control = call.control ? call.control->get() : nullptr;
-    args.out_topk_ids = call.out_topk_ids.get();
-    args.out_topk_weights = call.out_topk_weights.get();
+    const moe_apply_args args = detail::raw_args(call);
     return detail::call(moe_apply, get(), &args);
   }
   Result<void> try_apply(const ConstTensor& hidden, const ConstTensor& router_logits,
