@@ -59,22 +59,29 @@ moe_status moe_comm_create(const moe_comm_ops* ops, const char* options_json, si
   });
 }
 
-moe_status moe_comm_create_threads(int32_t size, const char* options_json, size_t options_len, moe_comm** out,
-                                   moe_error** err) {
+moe_status moe_comm_create_threads(int32_t size, moe_comm** out, moe_error** err) {
   return guard(err, [&]() -> Check {
     const bool known = size >= 1 && size <= moe::dist::kMostThreadRanks;
     for (int32_t r = 0; out != nullptr && known && r < size; ++r) out[r] = nullptr;
     MOE_CHECK(not_null({{"out", out}}));
     if (!known)
       return fail(Code::invalid_argument, "size", cat("size: ", size, ", expected 1 to ", moe::dist::kMostThreadRanks));
-    MOE_TRY(const moe::dist::CommOptions options, moe::dist::parse_comm_options(text_of(options_json, options_len)));
     std::vector<std::unique_ptr<moe_comm>> made;
     for (auto& transport : moe::dist::make_threads(size)) {
-      MOE_TRY(std::shared_ptr<Comm> comm, Comm::create(std::move(transport), options));
+      MOE_TRY(std::shared_ptr<Comm> comm, Comm::create(std::move(transport), {}));
       made.emplace_back(make_handle<moe_comm>(std::move(comm)));
     }
     for (std::size_t r = 0; r < made.size(); ++r) out[r] = made[r].release();
     return ok();
+  });
+}
+
+moe_status moe_comm_set_options(moe_comm* comm, const char* options_json, size_t options_len, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    MOE_CHECK(not_null({{"comm", comm}}));
+    MOE_CHECK(check_handle(comm, "comm"));
+    MOE_TRY(const moe::dist::CommOptions options, moe::dist::parse_comm_options(text_of(options_json, options_len)));
+    return comm->object->set_options(options);
   });
 }
 

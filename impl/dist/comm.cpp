@@ -57,6 +57,13 @@ Check Comm::claim() {
   return fail(Code::comm_poisoned, "comm", "comm: it failed in an earlier call");
 }
 
+Check Comm::set_options(const CommOptions& options) {
+  MOE_CHECK(claim());
+  options_ = options;
+  release();
+  return ok();
+}
+
 Check Comm::start(const Exchange& x, const char* step, Pending& pending) {
   pending = {nullptr, step, true};
   Check started = transport_->alltoallv(x, pending.op);

@@ -35,6 +35,7 @@ class Comm {
   int rank() const { return transport_->rank(); }
   int size() const { return transport_->size(); }
   const CommOptions& options() const { return options_; }
+  Check set_options(const CommOptions& options);
 
   // One call uses the communicator at a time: Code::busy. Code::comm_poisoned after a failure.
   Check claim();
@@ -78,7 +79,7 @@ class Comm {
   Error timed_out(const Pending& pending, std::int64_t ms);
 
   std::unique_ptr<Transport> transport_;
-  const CommOptions options_;
+  CommOptions options_;
   std::vector<RankHeader> sent_, received_;
   std::vector<std::int64_t> ones_, places_, zeros_;  // counts 1, displacements 0, 1, .., counts 0
   std::atomic<bool> claimed_{false}, poisoned_{false};

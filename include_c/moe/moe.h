@@ -1016,9 +1016,12 @@ typedef struct moe_comm_ops {
  *  Statuses: common, INVALID_CONFIG, VERSION. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_comm_create(const moe_comm_ops* ops, const char* options_json, size_t options_len, moe_comm** out, moe_error** err);
 /** Fills out[0..size-1] with connected communicators for threads of this process, 1 <= size <= 1024. For
- *  tests, and for one rank. Options as in moe_comm_create. After the destroy of one of them the others'
- *  waits for it fail. Statuses: common, INVALID_CONFIG. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_comm_create_threads(int32_t size, const char* options_json, size_t options_len, moe_comm** out, moe_error** err);
+ *  tests, and for one rank. After the destroy of one of them the others' waits for it fail. Statuses:
+ *  common. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_comm_create_threads(int32_t size, moe_comm** out, moe_error** err);
+/** Options as in moe_comm_create, for a communicator that was made without: all of them, from its next
+ *  call on. Statuses: common, INVALID_CONFIG, BUSY, COMM_POISONED. [excl] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_comm_set_options(moe_comm* comm, const char* options_json, size_t options_len, moe_error** err);
 /** -1 for NULL. [any] */
 MOE_API int32_t MOE_CALL moe_comm_rank(const moe_comm* comm);
 /** 0 for NULL. [any] */

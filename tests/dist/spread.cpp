@@ -160,7 +160,8 @@ std::vector<std::byte> whole_output(const Sample& s, bool routes) {
 void on_ranks(int size, const OnRank& fn, const std::string& options) {
   std::vector<moe_comm*> made(static_cast<std::size_t>(size));
   moe_error* err = nullptr;
-  expect_status_ok(moe_comm_create_threads(size, options.c_str(), options.size(), made.data(), &err), err);
+  expect_status_ok(moe_comm_create_threads(size, made.data(), &err), err);
+  for (moe_comm* comm : made) expect_status_ok(moe_comm_set_options(comm, options.c_str(), options.size(), &err), err);
   std::vector<std::thread> threads;
   for (int r = 0; r < size; ++r)
     threads.emplace_back([&fn, r, comm = made[static_cast<std::size_t>(r)]] {

@@ -60,7 +60,7 @@ class FfiWorld {
     checkpoint_selection = made("moe_select_backend", {context, of_layer, 0, 0});
     checkpoint_weights = made("moe_weights_create", {of_layer});
     structs();
-    comm = made("moe_comm_create_threads", {1, 0, 0});
+    comm = made("moe_comm_create_threads", {1});
     dist = attached(comm);
   }
   ~FfiWorld() {
@@ -142,7 +142,7 @@ class FfiWorld {
     return d;
   }
   // A layer that no call uses, without and with `layer`; a call of one.
-  Word new_comm() { return made("moe_comm_create_threads", {1, 0, 0}); }
+  Word new_comm() { return made("moe_comm_create_threads", {1}); }
   Word begun() {
     const Word d = attached(new_comm()), args = struct_of("moe_apply_args").word();
     Word call = 0;
@@ -297,7 +297,7 @@ class FfiWorld {
       {"moe_dist_poll.call",                   [](FfiWorld& w) { return w.begun(); }},
       {"moe_dist_finish.call",                 [](FfiWorld& w) { return w.begun(); }},
       {"moe_comm_create.options_json",         [](FfiWorld& w) { return w.keep("{}"); }},
-      {"moe_comm_create_threads.options_json", [](FfiWorld& w) { return w.keep("{}"); }},
+      {"moe_comm_set_options.options_json"   , [](FfiWorld& w) { return w.keep("{}"); }},
       {"moe_dist_create.options_json",         [](FfiWorld& w) { return w.keep("{}"); }},
       {"moe_apply_flat.hidden",                [](FfiWorld& w) { return word_of(w.model.x.data()); }},
       {"moe_apply_flat.router_logits",         [](FfiWorld& w) { return word_of(w.model.logits.data()); }},

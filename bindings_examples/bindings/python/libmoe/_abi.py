@@ -642,10 +642,11 @@ PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...], tuple[str, ...]]] = {
         c_int32,
         (POINTER(moe_comm_ops), c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)),
         ("ops", "options_json", "options_len", "out", "err")),
-    "moe_comm_create_threads": (
+    "moe_comm_create_threads": (c_int32, (c_int32, POINTER(c_void_p), POINTER(c_void_p)), ("size", "out", "err")),
+    "moe_comm_set_options": (
         c_int32,
-        (c_int32, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)),
-        ("size", "options_json", "options_len", "out", "err")),
+        (COMM, c_void_p, c_size_t, POINTER(c_void_p)),
+        ("comm", "options_json", "options_len", "err")),
     "moe_comm_rank": (c_int32, (COMM,), ("comm",)),
     "moe_comm_size": (c_int32, (COMM,), ("comm",)),
     "moe_comm_destroy": (None, (COMM,), ("comm",)),

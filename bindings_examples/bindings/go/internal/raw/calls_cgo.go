@@ -99,7 +99,8 @@ package raw
 // static int32_t go_moe_checkpoint_fingerprint(void* ctx, void* checkpoint, int32_t full, void* control, void* out, void* err) { return moe_checkpoint_fingerprint(ctx, checkpoint, full, control, out, err); }
 // static void go_moe_checkpoint_destroy(void* checkpoint) { moe_checkpoint_destroy(checkpoint); }
 // static int32_t go_moe_comm_create(void* ops, uintptr_t options_json, size_t options_len, void* out, void* err) { return moe_comm_create(ops, (void*)options_json, options_len, out, err); }
-// static int32_t go_moe_comm_create_threads(int32_t size, uintptr_t options_json, size_t options_len, void* out, void* err) { return moe_comm_create_threads(size, (void*)options_json, options_len, out, err); }
+// static int32_t go_moe_comm_create_threads(int32_t size, void* out, void* err) { return moe_comm_create_threads(size, out, err); }
+// static int32_t go_moe_comm_set_options(void* comm, uintptr_t options_json, size_t options_len, void* err) { return moe_comm_set_options(comm, (void*)options_json, options_len, err); }
 // static int32_t go_moe_comm_rank(void* comm) { return moe_comm_rank(comm); }
 // static int32_t go_moe_comm_size(void* comm) { return moe_comm_size(comm); }
 // static void go_moe_comm_destroy(void* comm) { moe_comm_destroy(comm); }
@@ -332,8 +333,11 @@ var table = Table{
 	CommCreate: func(ops *CommOps, optionsJSON uintptr, optionsLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
 		return int32(C.go_moe_comm_create(unsafe.Pointer(ops), C.uintptr_t(optionsJSON), C.size_t(optionsLen), unsafe.Pointer(out), unsafe.Pointer(err)))
 	},
-	CommCreateThreads: func(size int32, optionsJSON uintptr, optionsLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
-		return int32(C.go_moe_comm_create_threads(C.int32_t(size), C.uintptr_t(optionsJSON), C.size_t(optionsLen), unsafe.Pointer(out), unsafe.Pointer(err)))
+	CommCreateThreads: func(size int32, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_comm_create_threads(C.int32_t(size), unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	CommSetOptions: func(comm unsafe.Pointer, optionsJSON uintptr, optionsLen uintptr, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_comm_set_options(comm, C.uintptr_t(optionsJSON), C.size_t(optionsLen), unsafe.Pointer(err)))
 	},
 	CommRank:    func(comm unsafe.Pointer) int32 { return int32(C.go_moe_comm_rank(comm)) },
 	CommSize:    func(comm unsafe.Pointer) int32 { return int32(C.go_moe_comm_size(comm)) },

@@ -102,6 +102,7 @@ func functions(t *Table) map[string]interface{} {
 		"moe_checkpoint_destroy":         &t.CheckpointDestroy,
 		"moe_comm_create":                &t.CommCreate,
 		"moe_comm_create_threads":        &t.CommCreateThreads,
+		"moe_comm_set_options":           &t.CommSetOptions,
 		"moe_comm_rank":                  &t.CommRank,
 		"moe_comm_size":                  &t.CommSize,
 		"moe_comm_destroy":               &t.CommDestroy,

@@ -106,7 +106,8 @@ type Table struct {
 	CheckpointFingerprint   func(ctx unsafe.Pointer, checkpoint unsafe.Pointer, full int32, control unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32
 	CheckpointDestroy       func(checkpoint unsafe.Pointer)
 	CommCreate              func(ops *CommOps, optionsJSON uintptr, optionsLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32
-	CommCreateThreads       func(size int32, optionsJSON uintptr, optionsLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	CommCreateThreads       func(size int32, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	CommSetOptions          func(comm unsafe.Pointer, optionsJSON uintptr, optionsLen uintptr, err *unsafe.Pointer) int32
 	CommRank                func(comm unsafe.Pointer) int32
 	CommSize                func(comm unsafe.Pointer) int32
 	CommDestroy             func(comm unsafe.Pointer)

@@ -416,9 +416,12 @@ functions! {
     /// Statuses: common, INVALID_CONFIG, VERSION. \[any\]
     fn moe_comm_create(ops: *const moe_comm_ops, options_json: *const c_void, options_len: usize, out: *mut *mut moe_comm, err: *mut *mut moe_error) -> moe_status;
     /// Fills out\[0..size-1\] with connected communicators for threads of this process, 1 \<= size \<= 1024. For
-    /// tests, and for one rank. Options as in moe_comm_create. After the destroy of one of them the others'
-    /// waits for it fail. Statuses: common, INVALID_CONFIG. \[any\]
-    fn moe_comm_create_threads(size: i32, options_json: *const c_void, options_len: usize, out: *mut *mut moe_comm, err: *mut *mut moe_error) -> moe_status;
+    /// tests, and for one rank. After the destroy of one of them the others' waits for it fail. Statuses:
+    /// common. \[any\]
+    fn moe_comm_create_threads(size: i32, out: *mut *mut moe_comm, err: *mut *mut moe_error) -> moe_status;
+    /// Options as in moe_comm_create, for a communicator that was made without: all of them, from its next
+    /// call on. Statuses: common, INVALID_CONFIG, BUSY, COMM_POISONED. \[excl\]
+    fn moe_comm_set_options(comm: *mut moe_comm, options_json: *const c_void, options_len: usize, err: *mut *mut moe_error) -> moe_status;
     /// -1 for NULL. \[any\]
     fn moe_comm_rank(comm: *const moe_comm) -> i32;
     /// 0 for NULL. \[any\]
@@ -578,6 +581,7 @@ pub const FUNCTIONS: &[&str] = &[
     "moe_checkpoint_destroy",
     "moe_comm_create",
     "moe_comm_create_threads",
+    "moe_comm_set_options",
     "moe_comm_rank",
     "moe_comm_size",
     "moe_comm_destroy",
