@@ -96,3 +96,19 @@ if(TARGET libmoe_static)
           COMPONENT Development)
 endif()
 moe_pc(libmoe libmoe-abi${MOE_ABI_VERSION}.so libmoe.so.${MOE_ABI_VERSION})
+
+# --- libmoe_mpi: a folder, a description, an export of targets for each MPI (component Mpi) ------------------------------
+foreach(mpi IN LISTS MOE_MPI)
+  moe_install_stripped(Mpi TARGETS libmoe_mpi_${mpi} EXPORT moeMpi_${mpi}Targets LIBRARY
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/${mpi} COMPONENT Mpi INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT moeMpi_${mpi}Targets NAMESPACE moe:: FILE moeMpi_${mpi}Targets.cmake DESTINATION ${cmake_dir} COMPONENT Mpi)
+  set(MOE_PC_MPI ${mpi})
+  set(MOE_PC_MPI_MODULE ${mpi_module_${mpi}})
+  set(MOE_PC_MPI_VERSION ${MOE_MPI_${mpi}_VERSION})
+  configure_file(pkgconfig/libmoe-mpi.pc.in ${CMAKE_CURRENT_BINARY_DIR}/pkgconfig/libmoe-mpi-${mpi}.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pkgconfig/libmoe-mpi-${mpi}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+          COMPONENT Mpi)
+endforeach()
+if(MOE_MPI)
+  install(FILES include_c/moe/moe_mpi.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe COMPONENT Mpi)
+endif()

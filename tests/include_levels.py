@@ -3,7 +3,7 @@
 header, a header of the system or a banned one of C++ into a file that must not have it; on a source that does not reach
 float_rules.h; and on code outside the namespace of its room, or a room that uses the names of others (base/rooms.h)
 than it may include. The command line (impl/tool) is no room but a program that uses the library: it sees moe/moe.h, the
-packages that it is made with, C++ and POSIX, and no room.
+packages that it is made with, C++ and POSIX, and no room. So is libmoe_mpi (impl/mpi), which sees moe/moe_mpi.h and mpi.h.
 
     tests/include_levels.py [ROOT]        check ROOT/impl
     tests/include_levels.py --self-test   prove that every rule fails on a tree that breaks it
@@ -49,9 +49,10 @@ RESERVED = [
 # Any other header in angle brackets that has a suffix or a folder is none of C++ but of POSIX, of Linux or of the C
 # library: what these have is called in this one folder (impl/README.md).
 SYSTEM, SYSTEM_CPP = "base/os/", {"csignal"}
+# Folders that are no rooms but users of the library; what of others than the system each sees.
 TOOL = "tool"
-OF_TOOL = r"moe/moe\.h|(CLI|fmt|nlohmann)/.*"  # what of others than the system it sees
-NOT_OF_TOOL = r"moe.*|spdlog/.*|xxhash\.h|.*intrin\.h|arm_(neon|sve|acle|sme)\.h|cpuid\.h|iostream|regex"
+USERS = {TOOL: r"moe/moe\.h|(CLI|fmt|nlohmann)/.*", "mpi": r"moe/moe_mpi\.h|mpi\.h"}
+NOT_OF_USERS = r"(moe|CLI/|fmt/|nlohmann/|spdlog/).*|mpi\.h|xxhash\.h|.*intrin\.h|arm_(neon|sve|acle|sme)\.h|cpuid\.h|iostream|regex"
 ONE_FILE = [r"xxhash\.h"]  # in one file, wherever that is
 EVERY_SOURCE = "base/float_rules.h"
 
@@ -72,14 +73,14 @@ def reached(impl, path):
     return found
 
 
-def tool_faults(impl, name, text):
-    """One line per include of a file of the command line that it must not have."""
+def user_faults(impl, user, name, text):
+    """One line per include of a file of a user of the library that it must not have."""
     for match in INCLUDE.finditer(text):
         place = f"impl/{name}:{text.count(chr(10), 0, match.start()) + 1}"
         header = match[1] or match[2]
-        if match[1] and not (header.startswith(TOOL + "/") and (impl / header).is_file()):
-            yield f'{place}: the command line sees moe/moe.h and no room ("{header}")'
-        elif match[2] and re.fullmatch(NOT_OF_TOOL, header) and not re.fullmatch(OF_TOOL, header):
+        if match[1] and not (header.startswith(user + "/") and (impl / header).is_file()):
+            yield f'{place}: {user} sees the public header and no room ("{header}")'
+        elif match[2] and re.fullmatch(NOT_OF_USERS, header) and not re.fullmatch(USERS[user], header):
             yield f"{place}: <{header}> does not belong here"
 
 
@@ -109,8 +110,8 @@ def faults(root):
         count += 1
         name = path.relative_to(impl).as_posix()
         room = name.split("/")[0]
-        if room == TOOL:
-            found += tool_faults(impl, name, path.read_text(encoding="utf-8"))
+        if room in USERS:
+            found += user_faults(impl, room, name, path.read_text(encoding="utf-8"))
             continue
         if room not in ALLOWED:
             found.append(f"impl/{name}: '{room}' is not a room")
@@ -159,7 +160,9 @@ def self_test():
     good += [("base/os", line) for line in system]
     good += [(room, f"#include <{header}>") for room in ALLOWED for header in ("cerrno", "thread", "atomic")]
     bad += [("base/os", line) for line in ("#include <iostream>", "#include <immintrin.h>", '#include "io/x.h"')]
-    bad += [(TOOL, f'#include "{room}/x.h"') for room in ALLOWED]
+    bad += [(user, f'#include "{room}/x.h"') for user in USERS for room in ALLOWED]
+    bad += [("mpi", f"#include <{header}>") for header in ("moe/moe.hpp", "nlohmann/json.hpp", "fmt/format.h", "iostream")]
+    good += [("mpi", f"#include <{header}>") for header in ("mpi.h", "moe/moe_mpi.h", "stdint.h", "time.h")]
     bad += [(TOOL, f"#include <{header}>") for header in ("moe/moe.hpp", "moe/cpp/layer.hpp", "moe_commit.inc", "spdlog/spdlog.h",
                                                          "xxhash.h", "immintrin.h", "arm_neon.h", "cpuid.h", "iostream")]
     bad += [(TOOL, '#include "tool/absent.h"'), ("api", "#include <CLI/App.hpp>"), ("api", '#include "tool/x.h"')]
@@ -168,12 +171,12 @@ def self_test():
     good += [(TOOL, '#include "tool/x.h"')]
     through = '#include "base/through.h"'
     # Files of the command line do not reach the rules of floats, and need not.
-    cases = [(True, through, *case) for case in bad] + [(False, "" if case[0] == TOOL else through, *case) for case in good]
+    cases = [(True, through, *case) for case in bad] + [(False, "" if case[0] in USERS else through, *case) for case in good]
     cases += [(True, "", "run", "#include <vector>"), (False, "", "run", f'#include "{EVERY_SOURCE}"')]
     wrong = []
     for expected, rules, room, line in cases:
         with tempfile.TemporaryDirectory() as root:
-            for name in (*ALLOWED, TOOL):
+            for name in (*ALLOWED, *USERS):
                 folder = pathlib.Path(root) / "impl" / name
                 folder.mkdir(parents=True)
                 (folder / "x.h").write_text("#pragma once\n")

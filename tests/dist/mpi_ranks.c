@@ -1,0 +1,274 @@
+/* Ranks of MPI that go wrong, and what the others see.
+ *
+ *   mpirun -n RANKS mpi_ranks SCENARIO [SEED]
+ *
+ * Every rank makes a small layer, spreads it and calls it in a loop; each result is compared with the bits of a layer of
+ * its own. SCENARIO says what the last rank does:
+ *
+ *   well        nothing: all calls are good, the communicator and MPI end as they should
+ *   late        it sleeps for longer than the deadline in its 4th call
+ *   killed      it kills itself in a call that SEED chooses
+ *   stopped     it stops itself (SIGSTOP) there
+ *   other-step  it calls another layer than the others: an error on all ranks, and the next call is good
+ *   other-config  it asks for another layer at create: an error on all ranks, and the next create is good
+ *   bad-ids     its ids are bad in the 4th call: its own error, MOE_ERR_PEER on the others, the next call is good
+ *   endless     nothing, and the calls do not end: something else will (a link)
+ *   random      it kills itself after a time that SEED chooses, anywhere in create, attach, apply or destroy
+ *
+ * A rank that got what it should prints "rank R: as expected" (and how long it waited); after a deadline it also sees
+ * MOE_ERR_COMM_POISONED at once and that its own layer still gives its bits, and ends by _exit, as MPI_Finalize would hang. */
+#include <mpi.h>
+/* after mpi.h */
+#include <moe/moe_mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { kExperts = 6, kTopK = 2, kHidden = 64, kMiddle = 32, kTokens = 9, kCalls = 40, kDeadlineMs = 1500 };
+static const char kConfig[] =
+    "{\"num_experts\":6,\"top_k\":2,\"hidden_dim\":64,\"intermediate_size\":%d,\"activation\":\"silu\",\"in_dtype\":\"float32\"}";
+
+static int rank, size;
+static const char* scenario;
+static moe_error* err;
+
+static void fail(const char* what) {
+  fprintf(stderr, "rank %d: %s: %s, %s\n", rank, what, err ? moe_status_name(moe_error_status(err)) : "no error",
+          err ? moe_error_message(err) : "");
+  fflush(stderr);
+  _exit(3);
+}
+static void check(moe_status status, const char* what) {
+  if (status != MOE_OK) fail(what);
+}
+static void expect(int condition, const char* what) {
+  if (!condition) fail(what);
+}
+static int is(const char* name) { return strcmp(scenario, name) == 0; }
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+static float number(uint64_t i) {
+  i = (i + 1) * 0x9e3779b97f4a7c15u;
+  i ^= i >> 29, i *= 0xbf58476d1ce4e5b9u, i ^= i >> 32;
+  return (float)(i >> 40) * 0x1p-24f - 0.5f;
+}
+
+/* --- layers ------------------------------------------------------------------------------------------------------- */
+
+static moe_config* config_of(int middle) {
+  char text[256];
+  moe_config* config = NULL;
+  snprintf(text, sizeof text, kConfig, middle);
+  check(moe_config_create(text, MOE_NUL_TERMINATED, &config, &err), "config");
+  return config;
+}
+
+/* Of `experts` experts from `first` on. */
+static moe_layer* layer_of(const moe_config* config, int first, int experts) {
+  const size_t w13 = 2 * kMiddle * kHidden, w2 = kHidden * kMiddle;
+  float* up = malloc((size_t)experts * w13 * sizeof *up);
+  float* down = malloc((size_t)experts * w2 * sizeof *down);
+  for (size_t i = 0; i < (size_t)experts * w13; ++i) up[i] = number((size_t)first * w13 + i);
+  for (size_t i = 0; i < (size_t)experts * w2; ++i) down[i] = number(1000000 + (size_t)first * w2 + i);
+  moe_tensor u = {.struct_size = sizeof u, .dtype = MOE_DTYPE_F32, .ndim = 3, .data = up, .shape = {experts, 2 * kMiddle, kHidden}};
+  moe_tensor d = {.struct_size = sizeof d, .dtype = MOE_DTYPE_F32, .ndim = 3, .data = down, .shape = {experts, kHidden, kMiddle}};
+  moe_weights* weights = NULL;
+  moe_selection* selection = NULL;
+  moe_packed* packed = NULL;
+  moe_layer* layer = NULL;
+  check(moe_weights_create(config, &weights, &err), "weights");
+  check(moe_weights_set(weights, "w13_weight", &u, NULL, NULL, &err), "w13_weight");
+  check(moe_weights_set(weights, "w2_weight", &d, NULL, NULL, &err), "w2_weight");
+  check(moe_select_backend(NULL, config, NULL, 0, &selection, &err), "selection");
+  check(moe_convert_weights(NULL, selection, weights, NULL, &packed, &err), "conversion");
+  check(moe_layer_create(NULL, selection, packed, NULL, &layer, &err), "layer");
+  moe_packed_destroy(packed), moe_selection_destroy(selection), moe_weights_destroy(weights);
+  free(up), free(down);
+  return layer;
+}
+
+static moe_dist* spread(moe_comm* comm, const moe_config* config, int id) {
+  char options[96];
+  moe_dist* dist = NULL;
+  snprintf(options, sizeof options, "{\"max_tokens_per_rank\":16,\"layer_id\":%d}", id);
+  check(moe_dist_create(NULL, comm, config, options, MOE_NUL_TERMINATED, &dist, &err), "dist");
+  const int base = kExperts / size, more = kExperts % size;
+  const int first = rank * base + (rank < more ? rank : more), experts = base + (rank < more);
+  moe_config* local = NULL;
+  moe_layer* layer = NULL;
+  if (experts > 0) {
+    check(moe_dist_local_config(dist, &local, &err), "local config");
+    layer = layer_of(local, first, experts);
+  }
+  check(moe_dist_attach(dist, layer, &err), "attach");
+  moe_layer_destroy(layer), moe_config_destroy(local);
+  return dist;
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  float x[kTokens * kHidden], weights[kTokens * kTopK], out[kTokens * kHidden], want[kTokens * kHidden];
+  int32_t ids[kTokens * kTopK];
+  int64_t tokens;
+  moe_tensor hidden, topk_ids, topk_weights, result;
+  moe_apply_args args;
+} call;
+
+static moe_tensor matrix(moe_dtype dtype, void* data, int64_t rows, int64_t columns) {
+  return (moe_tensor){.struct_size = sizeof(moe_tensor), .dtype = dtype, .ndim = 2, .data = data, .shape = {rows, columns}};
+}
+
+/* Of another number of tokens each time, also 0. */
+static void prepare(call* c, int i) {
+  c->tokens = (i * 5 + rank * 3) % (kTokens + 1);
+  for (int64_t k = 0; k < c->tokens * kHidden; ++k) c->x[k] = number((uint64_t)(2000000 + i * 7919 + rank * 104729 + k));
+  for (int64_t k = 0; k < c->tokens * kTopK; ++k) {
+    c->ids[k] = (int32_t)((k * 5 + i + rank) % (kExperts + 1)) - 1;
+    c->weights[k] = number((uint64_t)(k + i)) + 1.0f;
+  }
+  c->hidden = matrix(MOE_DTYPE_F32, c->x, c->tokens, kHidden);
+  c->topk_ids = matrix(MOE_DTYPE_I32, c->ids, c->tokens, kTopK);
+  c->topk_weights = matrix(MOE_DTYPE_F32, c->weights, c->tokens, kTopK);
+  c->result = matrix(MOE_DTYPE_F32, c->out, c->tokens, kHidden);
+  c->args = (moe_apply_args){.struct_size = sizeof c->args, .mode = MOE_APPLY_TOPK, .hidden = &c->hidden,
+                             .topk_ids = &c->topk_ids, .topk_weights = &c->topk_weights, .out = &c->result};
+}
+
+static void compare(call* c, const moe_layer* alone) {
+  memcpy(c->want, c->out, sizeof c->want);
+  check(moe_apply(alone, &c->args, &err), "the layer of its own");
+  expect(memcmp(c->want, c->out, (size_t)c->tokens * kHidden * sizeof(float)) == 0, "other bits than one process");
+}
+
+/* After a deadline: poisoned at once, the layer of its own as good as before. */
+static void survive(moe_dist* dist, const moe_layer* alone, call* c, double waited) {
+  expect(waited < 1e-3 * kDeadlineMs + 1, "the deadline came late");
+  const double begin = now();
+  expect(moe_dist_apply(dist, &c->args, &err) == MOE_ERR_COMM_POISONED, "not poisoned");
+  expect(now() - begin < 0.1, "poisoned, but not at once");
+  check(moe_apply(alone, &c->args, &err), "the layer of its own");
+  printf("rank %d: as expected, after %.2f s\n", rank, waited);
+  fflush(stdout);
+  sleep(2); /* so that all ranks have seen it before the job ends */
+  _exit(0);
+}
+
+static void go_wrong(int i, int when) {
+  if (rank != size - 1) return;
+  if (is("late") && i == 3) {
+    usleep(3000 * kDeadlineMs);
+    _exit(0);
+  }
+  if (i != when) return;
+  if (is("killed")) raise(SIGKILL);
+  if (is("stopped")) raise(SIGSTOP);
+}
+
+static void* kill_later(void* seconds) {
+  usleep((useconds_t)(1e6 * *(const double*)seconds));
+  raise(SIGKILL);
+  return NULL;
+}
+
+static const char* reason(void) { return err ? moe_error_details_json(err) : ""; }
+
+/* MOE_ERR_COMM, which may come from any collective call where a rank may vanish at any time. */
+static void run_random(moe_comm* comm, const moe_config* config, const moe_layer* alone, call* c) {
+  for (int round = 0;; ++round) {
+    double begin = now();
+    moe_dist* dist = NULL;
+    moe_status status = moe_dist_create(NULL, comm, config, "{\"max_tokens_per_rank\":16}", MOE_NUL_TERMINATED, &dist, &err);
+    moe_layer* layer = NULL;
+    moe_config* local = NULL;
+    const int base = kExperts / size, more = kExperts % size;
+    if (status == MOE_OK && base + (rank < more) > 0) {
+      check(moe_dist_local_config(dist, &local, &err), "local config");
+      layer = layer_of(local, rank * base + (rank < more ? rank : more), base + (rank < more));
+    }
+    double limit = 1e-3 * kDeadlineMs + 1;
+    if (status == MOE_OK) begin = now(), limit = 10e-3 * kDeadlineMs + 1, status = moe_dist_attach(dist, layer, &err);
+    for (int i = 0; i < 20 && status == MOE_OK; ++i) {
+      prepare(c, i);
+      begin = now(), limit = 1e-3 * kDeadlineMs + 1;
+      status = moe_dist_apply(dist, &c->args, &err);
+      if (status == MOE_OK) compare(c, alone);
+    }
+    moe_layer_destroy(layer), moe_config_destroy(local);
+    if (status != MOE_OK) {
+      expect(status == MOE_ERR_COMM && now() - begin < limit, "another end than a deadline");
+      printf("rank %d: as expected, after %.2f s, in round %d\n", rank, now() - begin, round);
+      fflush(stdout);
+      sleep(2);
+      _exit(0);
+    }
+    moe_dist_destroy(dist);
+  }
+}
+
+int main(int argc, char** argv) {
+  int level = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  scenario = argc > 1 ? argv[1] : "well";
+  const unsigned seed = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 7;
+  const int when = 2 + (int)(seed % (kCalls - 4)), last = rank == size - 1;
+  char options[64];
+  snprintf(options, sizeof options, "{\"timeout_ms\":%d}", kDeadlineMs);
+  moe_comm* comm = NULL;
+  check(moe_mpi_comm_create(MPI_COMM_WORLD, options, MOE_NUL_TERMINATED, &comm, &err), "communicator");
+  expect(moe_comm_rank(comm) == rank && moe_comm_size(comm) == size, "rank or size");
+  moe_config* config = config_of(kMiddle);
+  moe_layer* alone = layer_of(config, 0, kExperts);
+  call c;
+  if (is("random")) {
+    static double seconds;
+    seconds = (double)(seed * 2654435761u >> 8) * 0x1p-24 * 0.2;
+    pthread_t killer;
+    if (last) pthread_create(&killer, NULL, kill_later, &seconds);
+    run_random(comm, config, alone, &c);
+  }
+  if (is("other-config")) {
+    moe_config* other = config_of(last ? 2 * kMiddle : kMiddle);
+    moe_dist* dist = NULL;
+    expect(moe_dist_create(NULL, comm, other, NULL, 0, &dist, &err) == MOE_ERR_CONFIG_MISMATCH, "configs differ");
+    expect(strstr(reason(), "intermediate_size") != NULL, "the member is not named");
+    moe_config_destroy(other);
+  }
+  moe_dist* dist = spread(comm, config, 7);
+  moe_dist* second = is("other-step") ? spread(comm, config, 8) : NULL;
+  for (int i = 0; i < kCalls || is("endless"); ++i) {
+    go_wrong(i, when);
+    prepare(&c, i);
+    if (is("bad-ids") && i == 3) {
+      c.tokens = c.hidden.shape[0] = c.topk_ids.shape[0] = c.topk_weights.shape[0] = c.result.shape[0] = 1;
+      c.ids[0] = last ? kExperts + 5 : 0, c.ids[1] = -1, c.weights[0] = c.weights[1] = 1;
+      const moe_status status = moe_dist_apply(dist, &c.args, &err);
+      expect(status == (last ? MOE_ERR_INVALID_ARGUMENT : MOE_ERR_PEER), "bad ids of one rank");
+      continue;
+    }
+    if (second != NULL && i == 3) {
+      expect(moe_dist_apply(last ? second : dist, &c.args, &err) == MOE_ERR_COMM, "another step");
+      expect(strstr(reason(), "out_of_step") != NULL, "the reason is not named");
+      continue;
+    }
+    const double begin = now();
+    const moe_status status = moe_dist_apply(dist, &c.args, &err);
+    if (status == MOE_ERR_COMM && (is("late") || is("killed") || is("stopped") || is("endless"))) survive(dist, alone, &c, now() - begin);
+    check(status, "apply");
+    compare(&c, alone);
+  }
+  moe_dist_destroy(second), moe_dist_destroy(dist), moe_layer_destroy(alone), moe_config_destroy(config);
+  moe_comm_destroy(comm), moe_error_destroy(err);
+  printf("rank %d: as expected\n", rank);
+  MPI_Finalize();
+  return 0;
+}

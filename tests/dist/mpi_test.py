@@ -1,0 +1,300 @@
+#!/usr/bin/python3
+"""libmoe over an MPI: bits, errors, ranks that vanish.
+
+    tests/dist/mpi_test.py SUITE --mpi openmpi|mpich --ranks mpi_ranks --cluster cluster [--rounds N] [--seed N]
+
+bits      the example `cluster` on checkpoints of three formats: the SHA-256 of a single process from 1, 2, 3, 4, 7 and 8 ranks,
+          evenly cut and with fewer tokens than ranks
+calls     mpi_ranks: good calls; bad ids, another step, another config on one rank
+faults    a rank that is killed, stops, sleeps: the others get an error within the deadline, and go on by themselves
+hosts     two hosts with a network between them, as two network namespaces (root, Open MPI): the SHA-256 of one process; the link is
+          cut in a call: an error within the deadline
+library   what libmoe_mpi (--own) exports and needs; libmoe itself has nothing of an MPI
+foreign   a program of one MPI with the libmoe_mpi of the other (--other): MOE_ERR_VERSION, no crash
+random    --rounds times a rank that is killed at a random time; the seed is printed
+"""
+import argparse
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FLAGS = {  # of mpirun: more ranks than cores, and as root in a container
+    "openmpi": ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"],
+    "mpich": ["-bind-to", "none"],
+}
+RECOVERY = {"openmpi": ["--mca", "orte_enable_recovery", "1"], "mpich": []}
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1"}
+NUMBERS = (1, 2, 3, 4, 7, 8)
+FORMATS = (("tiny", "pack"), ("tiny_gptoss", "mxfp4"), ("tiny_deepseek", "fp8-block"))
+
+
+class Job:
+    """mpirun with its ranks in a session of their own, of which nothing is left."""
+
+    def __init__(self, args, ranks, command, more=()):
+        self.mpi = args.mpi
+        line = [f"mpirun.{args.mpi}", *FLAGS[args.mpi], *more, "-n", str(ranks), *map(str, command)]
+        self.said = tempfile.TemporaryFile()  # not a pipe, which a lost process would hold open
+        self.process = subprocess.Popen(line, stdout=self.said, stderr=subprocess.STDOUT, start_new_session=True,
+                                        env={**os.environ, **ENVIRONMENT})
+        self.name = pathlib.Path(command[0]).name
+
+    def output(self):
+        self.said.seek(0)
+        return self.said.read().decode(errors="replace")
+
+    def wait(self, seconds):
+        """Output; a job that does not end is killed, and None."""
+        try:
+            self.process.wait(seconds)
+            return self.output()
+        except subprocess.TimeoutExpired:
+            self.sweep()
+            return None
+
+    def left(self):
+        """Ranks that are still there."""
+        found = subprocess.run(["pgrep", "-x", self.name[:15]], capture_output=True, text=True, check=False).stdout.split()
+        return [int(pid) for pid in found]
+
+    def sweep_ranks(self):
+        for pid in self.left():
+            os.kill(pid, signal.SIGKILL)
+
+    def sweep(self):
+        self.sweep_ranks()
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+
+def check(condition, what, output=""):
+    if not condition:
+        sys.exit(f"FAILED: {what}\n{output or ''}")
+
+
+def expect_all(args, ranks, scenario, seed=7, told=None, seconds=60, more=()):
+    """`told` ranks say that they saw what they should, and nobody says anything else."""
+    job = Job(args, ranks, [args.ranks, scenario, seed], more)
+    output = job.wait(seconds)
+    job.sweep()
+    check(output is not None, f"{scenario}, {ranks} ranks: no end within {seconds} s")
+    good = len(re.findall(r"^.*rank \d+: as expected", output, re.M))
+    wanted = ranks if told is None else told
+    check(good == wanted, f"{scenario}, {ranks} ranks, seed {seed}: {good} of {wanted} ranks as expected", output)
+    print(f"{scenario}, {ranks} ranks, seed {seed}: {good} ranks as expected", flush=True)
+    return output
+
+
+def make_checkpoint(model, shape, form):
+    subprocess.run([ROOT / "bindings_examples/make_checkpoint", model, "--shape", shape, "--format", form], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def hash_of(args, ranks, model, tokens, more=()):
+    output = Job(args, ranks, [args.cluster, model, "--tokens", tokens, "--calls", 2, "--threads", 1], more).wait(120)
+    found = re.search(r"SHA-256 of the outputs: ([0-9a-f]{64})", output or "")
+    check(found, f"{model.name}, {ranks} ranks: no hash", output)
+    return found[1]
+
+
+def bits(args, folder):
+    for shape, form in FORMATS:
+        model = folder / f"{shape}-{form}"
+        make_checkpoint(model, shape, form)
+        for tokens in (23, 3):
+            hashes = {ranks: hash_of(args, ranks, model, tokens) for ranks in NUMBERS}
+            check(len(set(hashes.values())) == 1, f"{shape} {form}, {tokens} tokens: {hashes}")
+            print(f"{shape} {form}, {tokens} tokens: {hashes[1][:16]} from {', '.join(map(str, NUMBERS))} ranks", flush=True)
+
+
+def calls(args, _):
+    for ranks in NUMBERS:
+        expect_all(args, ranks, "well")
+    for scenario in ("bad-ids", "other-step", "other-config"):
+        for ranks in (2, 4):
+            expect_all(args, ranks, scenario)
+
+
+def ends_with_its_rank(args, scenario, seed=7):
+    """MPICH ends a job whose rank was killed: within five seconds, and all of it."""
+    job = Job(args, 3, [args.ranks, scenario, seed])
+    begin = time.monotonic()
+    output = job.wait(30)
+    check(output is not None, f"{scenario}: the job did not end")
+    time.sleep(0.5)
+    left = job.left()
+    job.sweep()
+    check(not left, f"{scenario}: processes {left} are left", output)
+    check(job.process.returncode != 0, f"{scenario}: the job ended well", output)
+    print(f"{scenario}, seed {seed}: the job ended {time.monotonic() - begin - 0.5:.1f} s after its start, nothing is left", flush=True)
+    return time.monotonic() - begin
+
+
+def faults(args, _):
+    for ranks in (2, 3, 4):
+        expect_all(args, ranks, "late", told=ranks - 1, more=RECOVERY[args.mpi])
+    if args.mpi == "mpich":
+        # Its launcher waits for a stopped rank as for one that works; the others' ends are seen in what they say.
+        check(ends_with_its_rank(args, "killed") < 5 + 2, "killed: later than 5 s")
+        return
+    for ranks in (2, 3, 4):
+        expect_all(args, ranks, "killed", told=ranks - 1, more=RECOVERY[args.mpi])
+    stopped(args)
+
+
+def stopped(args):
+    """The job itself ends when the stopped rank is killed at last."""
+    job = Job(args, 3, [args.ranks, "stopped"], RECOVERY[args.mpi])
+    time.sleep(12)
+    job.sweep_ranks()
+    job.wait(20)
+    job.sweep()
+    good = len(re.findall(r"^.*rank \d+: as expected", job.output(), re.M))
+    check(good == 2, f"stopped: {good} of 2 ranks as expected", job.output())
+    print("stopped, 3 ranks: 2 ranks as expected", flush=True)
+
+
+def randomly(args, _):
+    seed = args.seed or random.SystemRandom().randrange(1 << 31)
+    print(f"seed {seed}", flush=True)
+    numbers = random.Random(seed)
+    for _ in range(args.rounds):
+        ranks, one = numbers.choice((2, 3, 4)), numbers.randrange(1 << 31)
+        if args.mpi == "mpich":
+            ends_with_its_rank(args, "random", one)
+        else:
+            expect_all(args, ranks, "random", one, ranks - 1, more=RECOVERY[args.mpi])
+
+
+# A command on a "host": a network namespace with a host name and shared memory of its own, so that Open MPI takes it for one.
+REMOTE = """#!/bin/sh
+host=$1; shift
+exec ip netns exec "$host" unshare --uts --ipc --mount sh -c 'hostname "$0"; mount -t tmpfs tmpfs /dev/shm; eval "$1"' "$host" "$*"
+"""
+NETWORK = "10.88.77"
+
+
+class Hosts:
+    """mh1 and mh2, and a bridge between them."""
+
+    def __enter__(self):
+        self.__exit__()  # what a killed run left
+        self.run("ip link add mhbr type bridge", f"ip addr add {NETWORK}.254/24 dev mhbr", "ip link set mhbr up")
+        for i in (1, 2):
+            self.run(f"ip netns add mh{i}", f"ip link add mhv{i} type veth peer name eth0 netns mh{i}", f"ip link set mhv{i} master mhbr up",
+                     f"ip netns exec mh{i} ip addr add {NETWORK}.{i}/24 dev eth0", f"ip netns exec mh{i} ip link set eth0 up",
+                     f"ip netns exec mh{i} ip link set lo up")
+        return self
+
+    def run(self, *lines):
+        for line in lines:
+            subprocess.run(line.split(), check=True)
+
+    def cut(self):
+        self.run("ip netns exec mh2 ip link set eth0 down")
+
+    def __exit__(self, *_):
+        for line in ("ip link del mhv1", "ip link del mhv2", "ip netns del mh1", "ip netns del mh2", "ip link del mhbr"):
+            subprocess.run(line.split(), check=False, capture_output=True)
+
+
+def hosts(args, folder):
+    """Skipped (77) where no namespace can be made."""
+    if args.mpi != "openmpi":
+        print("hosts: Open MPI alone is started by another remote shell here")
+        sys.exit(77)
+    if os.geteuid() != 0 or subprocess.run(["ip", "netns", "add", "mhtry"], capture_output=True, check=False).returncode != 0:
+        print("hosts: no network namespace can be made here")
+        sys.exit(77)
+    subprocess.run(["ip", "netns", "del", "mhtry"], check=True)
+    shell, model = folder / "remote", folder / "model"
+    shell.write_text(REMOTE, encoding="utf-8")
+    shell.chmod(0o755)
+    make_checkpoint(model, "tiny", "pack")
+    spread = ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", str(shell), "--host", "mh1:2,mh2:2", "--mca", "pml", "ob1", "--mca", "btl",
+              "tcp,self,vader", "--mca", "btl_vader_single_copy_mechanism", "none", "--mca", "btl_tcp_if_include", f"{NETWORK}.0/24",
+              "--mca", "oob_tcp_if_include", f"{NETWORK}.0/24"]
+    with Hosts() as network:
+        want = hash_of(args, 1, model, 23)
+        got = hash_of(args, 4, model, 23, spread)
+        check(got == want, f"two hosts: {got}, one process: {want}")
+        print(f"4 ranks on 2 hosts: {got[:16]} as from one process", flush=True)
+        job = Job(args, 4, [args.ranks, "endless"], [*spread, *RECOVERY["openmpi"]])
+        time.sleep(4)
+        network.cut()
+        time.sleep(6)
+        job.sweep()
+        output = job.output()
+        good = len(re.findall(r"^.*rank \d+: as expected", output, re.M))
+        check(good >= 2, f"link cut: {good} ranks as expected", output)  # what the other host says is lost with the link
+        print(f"link cut: {good} ranks as expected", flush=True)
+
+
+def foreign(args, _):
+    """The loader takes MPI's functions from the MPI of the program."""
+    line = [f"mpirun.{args.mpi}", *FLAGS[args.mpi], "-n", "1", "env", f"LD_PRELOAD={args.other}", str(args.ranks), "well"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **ENVIRONMENT})
+    said = done.stdout + done.stderr
+    check("MOE_ERR_VERSION" in said and "was built for" in said, "another MPI is not refused", said)
+    print(re.search(r"MPI: this library.*", said)[0])
+
+
+EXPORTS = {"moe_mpi_built_for", "moe_mpi_comm_create_f"}  # the baseline: it grows only
+NEEDS = {"openmpi": "libmpi.so.", "mpich": "libmpich.so."}
+
+
+def library(args, _):
+    def lines(*command):
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    def needed(path):
+        return [re.search(r"\[(.*)\]", line)[1] for line in lines("readelf", "-d", path) if "(NEEDED)" in line]
+
+    exported = {line.split()[-1].split("@")[0] for line in lines("nm", "-D", "--defined-only", args.own)} - {"MOE_MPI_0"}
+    check(exported == EXPORTS, f"it exports {sorted(exported)}")
+    soname = next(line for line in lines("readelf", "-d", args.own) if "SONAME" in line)
+    check("[libmoe_mpi.so.0]" in soname, soname)
+    mine = needed(args.own)
+    check("libmoe.so.0" in mine and any(name.startswith(NEEDS[args.mpi]) for name in mine), f"it needs {mine}")
+    core = next((folder / "libmoe.so.0" for folder in args.own.parents if (folder / "libmoe.so.0").exists()), None)
+    check(core, "no libmoe.so.0 above it")
+    check(not any("mpi" in name for name in needed(core)), f"libmoe needs {needed(core)}")
+    undefined = [line for line in lines("nm", "-D", "--undefined-only", core) if re.search(r" (MPI|ompi|MPIR)_", line)]
+    check(not undefined, f"libmoe uses {undefined}")
+    print(f"exports {', '.join(sorted(exported))}; needs {', '.join(mine)}; libmoe needs {', '.join(needed(core))}")
+
+
+SUITES = {"bits": bits, "library": library, "hosts": hosts, "foreign": foreign, "calls": calls, "faults": faults, "random": randomly}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument("--mpi", choices=FLAGS, required=True)
+    parser.add_argument("--ranks", type=lambda p: pathlib.Path(p).resolve(), required=True)
+    parser.add_argument("--cluster", type=lambda p: pathlib.Path(p).resolve(), required=True)
+    parser.add_argument("--own", type=lambda p: pathlib.Path(p).resolve(), help="libmoe_mpi of this MPI")
+    parser.add_argument("--other", type=lambda p: pathlib.Path(p).resolve(), help="libmoe_mpi of the other MPI")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    if not shutil.which(f"mpirun.{args.mpi}"):
+        sys.exit(f"no mpirun.{args.mpi}: tests/install_deps dist")
+    with tempfile.TemporaryDirectory(prefix="libmoe_mpi.") as folder:
+        SUITES[args.suite](args, pathlib.Path(folder))
+    print("1 passed, 0 failed")
+
+
+if __name__ == "__main__":
+    main()
