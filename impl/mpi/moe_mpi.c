@@ -142,7 +142,7 @@ static moe_status MOE_CALL alltoallv_start(void* user, uint64_t row_bytes, const
                                            const int64_t* send_displs, void* recv, const int64_t* recv_counts,
                                            const int64_t* recv_displs, moe_comm_op** op, moe_error** err) {
   struct transport* t = user;
-  MPI_Datatype row;
+  MPI_Datatype row = MPI_DATATYPE_NULL;
   const moe_status status = prepare(t, row_bytes, &row, op, err);
   if (status != MOE_OK) return t->broken = 1, status;
   int* const lists = (*op)->lists;
@@ -160,7 +160,7 @@ static moe_status MOE_CALL allgatherv_start(void* user, uint64_t row_bytes, cons
                                             void* recv, const int64_t* recv_counts, const int64_t* recv_displs,
                                             moe_comm_op** op, moe_error** err) {
   struct transport* t = user;
-  MPI_Datatype row;
+  MPI_Datatype row = MPI_DATATYPE_NULL;
   const moe_status status = prepare(t, row_bytes, &row, op, err);
   if (status != MOE_OK) return t->broken = 1, status;
   int *const lists = (*op)->lists, count = 0;
@@ -174,7 +174,7 @@ static moe_status MOE_CALL allgatherv_start(void* user, uint64_t row_bytes, cons
 static moe_status MOE_CALL alltoall_start(void* user, uint64_t row_bytes, const void* send, void* recv,
                                           moe_comm_op** op, moe_error** err) {
   struct transport* t = user;
-  MPI_Datatype row;
+  MPI_Datatype row = MPI_DATATYPE_NULL;
   const moe_status status = prepare(t, row_bytes, &row, op, err);
   if (status != MOE_OK) return t->broken = 1, status;
   return started(t, op, "MPI_Ialltoall", MPI_Ialltoall(send, 1, row, recv, 1, row, t->comm, &(*op)->request), err);
