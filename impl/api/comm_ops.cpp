@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::int32_t kMostRanks = 65536;
 
-struct EndError {
+struct EndOfTableError {
   void operator()(moe_error* e) const { moe_error_destroy(e); }
 };
-using OwnedError = std::unique_ptr<moe_error, EndError>;
+using TableError = std::unique_ptr<moe_error, EndOfTableError>;
 
 Error failure_of(const char* what, moe_status status, const moe_error* error) {
   const std::string_view text = moe_error_message(error);
@@ -38,7 +38,7 @@ Check ask(const char* what, F&& call) {
   moe_error* raw = nullptr;
   const moe_status status = call(&raw);
   if (status == MOE_OK && raw == nullptr) return ok();
-  const OwnedError error(raw);
+  const TableError error(raw);
   return status == MOE_OK ? ok() : Check(failure_of(what, status, raw));
 }
 

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
+#include <utility>
 
 #include "base/index.h"
 #include "base/json.h"
@@ -41,12 +43,14 @@ Comm::~Comm() {
   const bool forgets = transport_->forgets_buffers();
   transport_.reset();
   if (!stuck_ || forgets) return;
-  using Kept = decltype(kept_);
-  using Headers = decltype(received_);
-  using Counts = decltype(ones_);
-  static_cast<void>(new (std::nothrow) Kept(std::move(kept_)));
-  for (Headers* h : {&sent_, &received_}) static_cast<void>(new (std::nothrow) Headers(std::move(*h)));
-  for (Counts* c : {&ones_, &places_, &zeros_}) static_cast<void>(new (std::nothrow) Counts(std::move(*c)));
+  // Moved to the heap, where nobody ends them.
+  const auto leave = [](auto& member) {
+    using Left = std::remove_reference_t<decltype(member)>;
+    static_cast<void>(new (std::nothrow) Left(std::move(member)));
+  };
+  leave(kept_);
+  for (auto* headers : {&sent_, &received_}) leave(*headers);
+  for (auto* numbers : {&ones_, &places_, &zeros_}) leave(*numbers);
 }
 
 Check Comm::claim() {

@@ -24,10 +24,12 @@ class Comm : public Handle<moe_comm, moe_comm_destroy> {
                               options_json.size());
   }
   /// For the threads of this process: handles for ranks 0 to size - 1, which the caller owns, into `out`.
-  static Result<void> try_create_threads(std::int32_t size, moe_comm** out,
-                                         std::string_view options_json = {}) noexcept {
-    return detail::call(moe_comm_create_threads, size, options_json.empty() ? nullptr : options_json.data(),
-                        options_json.size(), out);
+  static Result<void> try_create_threads(std::int32_t size, moe_comm** out) noexcept {
+    return detail::call(moe_comm_create_threads, size, out);
+  }
+  /// Of a communicator that was made without.
+  Result<void> try_set_options(std::string_view options_json) noexcept {
+    return detail::call(moe_comm_set_options, get(), options_json.data(), options_json.size());
   }
 
   std::int32_t rank() const noexcept { return moe_comm_rank(get()); }
@@ -37,10 +39,11 @@ class Comm : public Handle<moe_comm, moe_comm_destroy> {
   static Comm create(const moe_comm_ops& ops, std::string_view options_json = {}) {
     return try_create(ops, options_json).value();
   }
-  static std::vector<Comm> create_threads(std::int32_t size, std::string_view options_json = {}) {
+  void set_options(std::string_view options_json) { try_set_options(options_json).value(); }
+  static std::vector<Comm> create_threads(std::int32_t size) {
     std::vector<moe_comm*> raw(size > 0 ? static_cast<std::size_t>(size) : 1);
     std::vector<Comm> comms(raw.size());
-    try_create_threads(size, raw.data(), options_json).value();
+    try_create_threads(size, raw.data()).value();
     for (std::size_t r = 0; r < raw.size(); ++r) comms[r] = Comm(raw[r]);
     return comms;
   }
