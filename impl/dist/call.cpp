@@ -1,18 +1,26 @@
-// One call, step by step. Every rank starts the same exchanges in the same order:
+// One call, step by step. Every rank starts the same exchanges in the same order. Turn t of n chunks:
 //
-//   headers 0, dispatch 0, combine 0, headers 1, ..., combine n, end
+//   headers t done      pack chunk t            start dispatch t
+//   dispatch t-1 done   experts on its rows     start combine t-1, after chunk n-1 the end, too
+//   combine t-2 done    its routed sums         start headers t+1
 //
-// where n is the first chunk after which no rank has another one. The end is a header, too, and is under way together
-// with the last combine: it says whether rows were right. An error of this rank before its headers ends the call on all
-// ranks there; after them this rank goes on, with rows that nobody will use, and says so in the next headers.
+// Chunk n-1 is the first after which no rank has another one. So the rows of one chunk come and those of another go
+// back while a third is computed; between its tasks this thread looks after them (poll.h). A call of one chunk is
+// headers, dispatch, combine.
+//
+// The end is a header and says whether rows were right. An error of this rank before its headers ends the call on all
+// ranks there, after what is under way; after them this rank goes on, with rows that are not used, and says so in the
+// next headers.
 #include <algorithm>
-#include <string>
+#include <cstdint>
+#include <new>
 
 #include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "dist/dist.h"
 #include "dist/owner.h"
+#include "dist/poll.h"
 #include "run/engine/zero_experts.h"
 
 namespace moe::dist {
@@ -88,112 +96,123 @@ Check Dist::begin(Result<run::ApplyArgs> args) {
   stage_ = Stage::headers;
   number_ = comm_->next_call();
   calls_.fetch_add(1, std::memory_order_relaxed);
-  chunk_ = first_token_ = 0;
+  turn_ = 0;
+  last_ = INT64_MAX;
+  ends_early_ = false;
   args_ = {};
   failure_.reset();
+  lost_.reset();
   result_ = ok();
   if (Check read = read_args(args); !read) failure_ = std::move(read.error());
-  start_chunk();
+  if (Check started = start_chunk(); !started) stop(std::move(started));
   leaver.done();
   if (!failure_ && stage_ != Stage::over) return ok();
   return finish();
 }
 
-void Dist::start_chunk() {
-  tokens_ = {};
+// Of turn_.
+Check Dist::start_chunk() {
+  Chunk& c = chunk_of(Stage::headers);
+  c.tokens = {};
+  c.first_token = turn_ * shape_.chunk;
   RankHeader mine = header(SyncStep::chunk);
   mine.status = status_of(failure_);
-  std::fill_n(memory_.header_rows, shape_.ranks, std::int64_t{0});
+  std::fill_n(c.memory.header_rows, shape_.ranks, std::int64_t{0});
   if (!failure_) {
-    const std::int64_t count = std::min(shape_.chunk, args_.num_tokens - first_token_);
+    const std::int64_t left = args_.num_tokens - c.first_token, count = std::min(shape_.chunk, left);
     if (count > 0)
-      tokens_ = {count, rows(args_.hidden, first_token_, count), rows(ids_, first_token_, count),
-                 rows(weights_, first_token_, count), rows(args_.out, first_token_, count)};
-    place(spread(), tokens_, memory_);
-    mine.more = first_token_ + tokens_.count < args_.num_tokens ? 1 : 0;
+      c.tokens = {count, rows(args_.hidden, c.first_token, count), rows(ids_, c.first_token, count),
+                  rows(weights_, c.first_token, count), rows(args_.out, c.first_token, count)};
+    place(spread(), c.tokens, c.memory);
+    mine.more = left > shape_.chunk ? 1 : 0;
   }
-  stage_ = Stage::headers;
-  if (Check started = comm_->start_headers(mine, memory_.header_rows, heads_); !started) stop(std::move(started));
+  return comm_->start_headers(mine, c.memory.header_rows, heads_);
+}
+
+// last: no rank has another chunk.
+Check Dist::read_headers(bool& last) {
+  const RankHeader* headers = comm_->headers();
+  last = true;
+  for (int r = 0; r < shape_.ranks; ++r) {
+    const RankHeader& h = headers[r];
+    const bool wrong = h.rows < 0 || h.rows > shape_.chunk || h.more > 1 || (h.more == 1 && turn_ + 1 >= chunks());
+    const bool forged = r == comm_->rank() && h.rows != chunk_of(Stage::headers).memory.header_rows[r];
+    if (wrong || forged) return bad_peer(r, "a header that cannot be");
+    if (h.more == 1) last = false;
+  }
+  return ok();
 }
 
 Check Dist::after_headers() {
-  const RankHeader mine = header(SyncStep::chunk);
-  Check met = comm_->check_headers(mine);
-  if (failure_ && (met || met.error().code == Code::peer)) return std::move(*failure_);
-  MOE_CHECK(std::move(met));
-  const RankHeader* headers = comm_->headers();
-  last_ = true;
-  for (int r = 0; r < shape_.ranks; ++r) {
-    const RankHeader& h = headers[r];
-    const bool wrong = h.rows < 0 || h.rows > shape_.chunk || h.more > 1 || (h.more == 1 && chunk_ + 1 >= chunks());
-    const bool forged = r == comm_->rank() && h.rows != memory_.header_rows[r];
-    if (wrong || forged) {
-      comm_->poison();
-      return bad_peer(r, "a header that cannot be");
-    }
-    if (h.more == 1) last_ = false;
+  Check met = comm_->check_headers(header(SyncStep::chunk));
+  if (failure_ && (met || met.error().code == Code::peer)) met = std::move(*failure_);
+  if (!met) {
+    end_early(std::move(met));
+    return ok();
   }
-  if (Check packed = pack(spread(), tokens_, headers, memory_, parallel()); !packed)
+  bool last = false;
+  MOE_CHECK(read_headers(last));
+  if (last) last_ = turn_;
+  return start_dispatch();
+}
+
+Check Dist::start_dispatch() {
+  Chunk& c = chunk_of(Stage::headers);
+  Memory& m = c.memory;
+  Polling polling(parallel(), [this] { look(); });
+  if (Check packed = pack(spread(), c.tokens, comm_->headers(), m, polling.parallel()); !packed)
     failure_ = std::move(packed.error());
   std::int64_t sent = 0;
-  for (int r = 0; r < shape_.ranks; ++r) sent += r == comm_->rank() ? 0 : memory_.dispatch.send[r];
+  for (int r = 0; r < shape_.ranks; ++r) sent += r == comm_->rank() ? 0 : m.dispatch.send[r];
   rows_sent_.fetch_add(static_cast<std::uint64_t>(sent), std::memory_order_relaxed);
   bytes_sent_.fetch_add(static_cast<std::uint64_t>(sent) * shape_.in_row(), std::memory_order_relaxed);
-  const Counts& n = memory_.dispatch;
-  const Exchange x{shape_.in_row(), memory_.send, n.send, n.send_at, memory_.recv, n.recv, n.recv_at};
-  stage_ = Stage::dispatch;
-  return shape_.tp ? comm_->start_allgather(x, "dispatch", rows_) : comm_->start(x, "dispatch", rows_);
+  const Counts& n = m.dispatch;
+  const Exchange x{shape_.in_row(), m.send, n.send, n.send_at, m.recv, n.recv, n.recv_at};
+  return shape_.tp ? comm_->start_allgather(x, "dispatch", c.rows) : comm_->start(x, "dispatch", c.rows);
 }
 
 Check Dist::after_dispatch() {
-  if (Check read = read_rows(spread(), memory_); !read) {
-    comm_->poison();
-    return read;
-  }
-  if (Check run = run_rows(spread(), layer_.get(), engine_rows_, {call_memory_.engine, call_memory_.engine_bytes},
-                           memory_, parallel());
+  Chunk& c = chunk_of(Stage::dispatch);
+  Memory& m = c.memory;
+  MOE_CHECK(read_rows(spread(), m));
+  Polling polling(layer_ == nullptr ? Parallel{} : layer_->parallel(), [this] { look(); });
+  if (Check run = run_rows(spread(), layer_.get(), engine_rows_, {call_memory_.engine, call_memory_.engine_bytes}, m,
+                           polling.parallel());
       !run)
     failure_ = std::move(run.error());
-  const Counts& n = memory_.combine;
+  const Counts& n = m.combine;
   std::int64_t sent = 0;
   for (int r = 0; r < shape_.ranks; ++r) sent += n.send[r];
   bytes_sent_.fetch_add(static_cast<std::uint64_t>(sent) * shape_.out_row(), std::memory_order_relaxed);
-  stage_ = Stage::combine;
-  MOE_CHECK(comm_->start({shape_.out_row(), reinterpret_cast<const std::byte*>(memory_.back_send), n.send, n.send_at,
-                          reinterpret_cast<std::byte*>(memory_.results), n.recv, n.recv_at},
-                         "combine", rows_));
-  if (!last_) return ok();
+  MOE_CHECK(comm_->start({shape_.out_row(), reinterpret_cast<const std::byte*>(m.back_send), n.send, n.send_at,
+                          reinterpret_cast<std::byte*>(m.results), n.recv, n.recv_at},
+                         "combine", c.rows));
+  if (number_of(Stage::dispatch) != last_) return ok();
   RankHeader mine = header(SyncStep::end);
   mine.status = status_of(failure_);
   return comm_->start_headers(mine, nullptr, heads_);
 }
 
 Check Dist::after_combine() {
-  if (!failure_ && tokens_.count > 0) {
-    run::EngineCall call;
-    call.tokens = tokens_.count;
-    call.accumulate = args_.accumulate;
-    call.hidden = tokens_.hidden;
-    call.out = tokens_.out;
-    call.parallel = parallel();
-    if (config_->routing.num_zero_experts != 0 && config_->routing.zero_experts == ZeroExperts::identity)
-      call.identity = call_memory_.identity + first_token_;
-    if (Check summed = sum(rules_, spread(), memory_, call); !summed) failure_ = std::move(summed.error());
-  }
-  if (last_) {
-    stage_ = Stage::end;
-    return ok();
-  }
-  first_token_ += tokens_.count;
-  ++chunk_;
-  start_chunk();
+  const Chunk& c = chunk_of(Stage::combine);
+  if (failure_ || c.tokens.count == 0) return ok();
+  Polling polling(parallel(), [this] { look(); });
+  run::EngineCall call;
+  call.tokens = c.tokens.count;
+  call.accumulate = args_.accumulate;
+  call.hidden = c.tokens.hidden;
+  call.out = c.tokens.out;
+  call.parallel = polling.parallel();
+  if (config_->routing.num_zero_experts != 0 && config_->routing.zero_experts == ZeroExperts::identity)
+    call.identity = call_memory_.identity + c.first_token;
+  if (Check summed = sum(rules_, spread(), chunk_of(Stage::combine).memory, call); !summed)
+    failure_ = std::move(summed.error());
   return ok();
 }
 
 Check Dist::after_end() {
   Check met = comm_->check_headers(header(SyncStep::end));
   if (failure_ && (met || met.error().code == Code::peer)) return std::move(*failure_);
-  stage_ = Stage::over;
   return met;
 }
 
@@ -204,7 +223,7 @@ Pending* Dist::waits_for() {
       return &heads_;
     case Stage::dispatch:
     case Stage::combine:
-      return &rows_;
+      return &chunk_of(stage_).rows;
     case Stage::none:
     case Stage::over:
       break;
@@ -212,29 +231,86 @@ Pending* Dist::waits_for() {
   return nullptr;
 }
 
-Check Dist::step() {
-  switch (stage_) {
-    case Stage::headers:
-      return after_headers();
-    case Stage::dispatch:
-      return after_dispatch();
-    case Stage::combine:
-      return after_combine();
-    case Stage::end:
-      return after_end();
-    case Stage::none:
-    case Stage::over:
-      break;
-  }
+// To the next exchange that is waited for.
+Check Dist::advance() {
+  do {
+    switch (stage_) {
+      case Stage::headers:
+        stage_ = Stage::dispatch;
+        break;
+      case Stage::dispatch:
+        stage_ = Stage::combine;
+        break;
+      case Stage::combine:
+        ++turn_;
+        stage_ = Stage::headers;
+        if (turn_ <= last_) return start_chunk();
+        if (turn_ - 2 <= last_) break;
+        stage_ = ends_early_ ? Stage::over : Stage::end;
+        return ok();
+      case Stage::end:
+        stage_ = Stage::over;
+        return ok();
+      case Stage::none:
+      case Stage::over:
+        return ok();
+    }
+  } while (number_of(stage_) < 0 || number_of(stage_) > last_);
   return ok();
+}
+
+Check Dist::step() {
+  if (!ends_early_ || stage_ == Stage::end) {
+    switch (stage_) {
+      case Stage::headers:
+        MOE_CHECK(after_headers());
+        break;
+      case Stage::dispatch:
+        MOE_CHECK(after_dispatch());
+        break;
+      case Stage::combine:
+        MOE_CHECK(after_combine());
+        break;
+      case Stage::end:
+        result_ = after_end();
+        break;
+      case Stage::none:
+      case Stage::over:
+        break;
+    }
+  }
+  if (lost_) return std::move(*lost_);
+  return advance();
+}
+
+// Between two tasks of the work on a chunk: the exchanges of the others go on.
+void Dist::look() {
+  if (lost_) return;
+  try {
+    for (Chunk& c : chunks_)
+      if (Result<bool> done = comm_->test(c.rows); !done) lost_ = std::move(done.error());
+    if (Result<bool> done = comm_->test(heads_); !done) lost_ = std::move(done.error());
+  } catch (const std::bad_alloc&) {
+    lost_ = fail(Code::out_of_memory, "", "out of memory");
+  }
+}
+
+// All ranks know: no other exchange begins.
+void Dist::end_early(Check result) {
+  result_ = std::move(result);
+  ends_early_ = true;
+  last_ = turn_ - 1;
 }
 
 // What still runs will not be asked for; its buffers are never given back.
 void Dist::stop(Check result) {
   result_ = std::move(result);
   stage_ = Stage::over;
-  const bool left = rows_.running || heads_.running;
-  comm_->abandon(rows_);
+  bool left = heads_.running;
+  for (Chunk& c : chunks_) {
+    left |= c.rows.running;
+    comm_->abandon(c.rows);
+  }
   comm_->abandon(heads_);
   if (left) {
     comm_->keep(chunk_buffer_);
@@ -253,6 +329,7 @@ bool Dist::progress() {
     if (!done) {
       stop(std::move(done.error()));
     } else if (Check stepped = step(); !stepped) {
+      comm_->poison();
       stop(std::move(stepped));
     }
   }

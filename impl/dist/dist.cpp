@@ -52,7 +52,8 @@ Result<std::shared_ptr<Buffer>> make_buffer(std::size_t bytes, const std::shared
 
 RankHeader Dist::header(SyncStep step) const {
   const std::int64_t layer = step == SyncStep::create ? 0 : options_.layer_id;  // not agreed on yet
-  return {0, tag_of(step, number_, static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(chunk_)), 0, 0};
+  const std::int64_t chunk = step == SyncStep::end ? last_ : turn_;
+  return {0, tag_of(step, number_, static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(chunk)), 0, 0};
 }
 
 Check Dist::prepare(const Result<std::shared_ptr<const Config>>& config, std::string_view options) {
@@ -73,16 +74,19 @@ Check Dist::prepare(const Result<std::shared_ptr<const Config>>& config, std::st
 Check Dist::reserve() {
   const std::int64_t wanted =
       options_.chunk_tokens > 0 ? std::min(options_.chunk_tokens, options_.max_tokens) : options_.max_tokens;
-  shape_.chunk = chunk_within(shape_, wanted, half_of(options_));
-  if (shape_.chunk == 0) {
-    shape_.chunk = 1;
-    const std::size_t needed = carve(shape_, nullptr).bytes * 2;
+  shape_.chunk = chunk_within(shape_, wanted, options_.max_tokens, half_of(options_));
+  const bool fits = shape_.chunk > 0;
+  shape_.chunk = std::max<std::int64_t>(shape_.chunk, 1);
+  const auto at_once = usize(chunks_at_once(shape_.chunk, options_.max_tokens));
+  const std::size_t bytes = carve(shape_, nullptr).bytes;
+  if (!fits) {
+    const std::size_t needed = at_once * bytes * 2;
     return fail(Code::out_of_memory, "/workspace_mb",
                 cat("/workspace_mb: ", needed, " bytes are needed for one token of a rank"),
                 json::members("needed", needed));
   }
-  MOE_TRY(chunk_buffer_, make_buffer(carve(shape_, nullptr).bytes, context_));
-  memory_ = carve(shape_, chunk_buffer_->data());
+  MOE_TRY(chunk_buffer_, make_buffer(at_once * bytes, context_));
+  for (std::size_t i = 0; i < at_once; ++i) chunks_[i].memory = carve(shape_, chunk_buffer_->data() + i * bytes);
   return ok();
 }
 
@@ -179,7 +183,7 @@ Check Dist::attach(Result<std::shared_ptr<const run::Layer>> layer) {
   MOE_CHECK(comm_->claim());
   const Claimed claimed(*comm_);
   number_ = comm_->next_call();
-  chunk_ = 0;
+  turn_ = 0;
   Check mine = ok();
   try {
     mine = check_layer(layer);

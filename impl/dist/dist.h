@@ -4,6 +4,7 @@
 // wait for anyway, before it is returned here.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -47,8 +48,14 @@ class Dist {
   void drop();
 
  private:
+  // A turn waits for the headers of chunk t, the dispatch of chunk t - 1, the combine of chunk t - 2 (call.cpp).
   enum class Stage : std::uint8_t { none, headers, dispatch, combine, end, over };
-  struct Chunk;
+  struct Chunk {
+    Memory memory;
+    ChunkTokens tokens;
+    std::int64_t first_token = 0;
+    Pending rows;  // its dispatch, then its combine
+  };
 
   Dist(std::shared_ptr<run::Context> context, std::shared_ptr<Comm> comm)
       : context_(std::move(context)), comm_(std::move(comm)) {}
@@ -62,15 +69,22 @@ class Dist {
   // call
   Check read_args(Result<run::ApplyArgs>& args);
   Check route_tokens(const Parallel& parallel);
-  void start_chunk();
+  Check start_chunk();
   Check step();  // what comes after the exchange that has ended
+  Check advance();
   Check after_headers();
+  Check read_headers(bool& last);
+  Check start_dispatch();
   Check after_dispatch();
   Check after_combine();
   Check after_end();
   Pending* waits_for();
+  void look();
+  void end_early(Check result);
   void stop(Check result);
   std::int64_t chunks() const { return ceil_div(options_.max_tokens, shape_.chunk); }
+  std::int64_t number_of(Stage stage) const { return turn_ - (stage == Stage::combine ? 2 : stage == Stage::dispatch); }
+  Chunk& chunk_of(Stage stage) { return chunks_[usize(number_of(stage) % kChunks)]; }
   RankHeader header(SyncStep step) const;
   Spread spread() const { return {shape_, places_, comm_->rank()}; }
   Parallel parallel() const { return run::parallel_of(context_.get()); }
@@ -82,7 +96,7 @@ class Dist {
   ExpertPlaces places_;
   SpreadShape shape_;
   std::shared_ptr<Buffer> chunk_buffer_, call_buffer_;
-  Memory memory_;
+  std::array<Chunk, kChunks> chunks_;
   WholeCall call_memory_;
   std::shared_ptr<const run::Layer> layer_;
   bool attached_ = false;
@@ -94,13 +108,13 @@ class Dist {
   Stage stage_ = Stage::none;
   run::ApplyArgs args_;
   TensorView ids_, weights_;  // of all its tokens
-  ChunkTokens tokens_;        // of its chunk
   std::uint32_t number_ = 0;
-  std::int64_t chunk_ = 0, first_token_ = 0;
-  bool last_ = false;
-  std::optional<Error> failure_;  // of this rank
+  std::int64_t turn_ = 0, last_ = 0;  // last_: the last chunk, once it is known
+  bool ends_early_ = false;           // what is under way is waited for, and not used
+  std::optional<Error> failure_;      // of this rank
+  std::optional<Error> lost_;         // of the transport, found by look()
   Check result_ = ok();
-  Pending rows_, heads_;
+  Pending heads_;
 
   std::atomic<std::uint64_t> calls_{0}, rows_sent_{0}, bytes_sent_{0};
 };

@@ -60,14 +60,17 @@ WholeCall carve_call(const SpreadShape& s, std::int64_t tokens, std::size_t rout
   return m;
 }
 
-std::int64_t chunk_within(SpreadShape shape, std::int64_t wanted, std::uint64_t bytes) {
+std::int64_t chunk_within(SpreadShape shape, std::int64_t wanted, std::int64_t most_tokens, std::uint64_t bytes) {
   for (shape.chunk = 1; shape.chunk < wanted; shape.chunk *= 2) {
   }
   for (; shape.chunk > 0; shape.chunk /= 2) {
     const auto most = static_cast<std::int64_t>(std::max(shape.in_row(), shape.out_row()));
-    const auto largest = checked_mul({shape.chunk, shape.ranks, std::max<std::int64_t>(shape.top_k, 1), most, 8});
+    const auto largest =
+        checked_mul({shape.chunk, shape.ranks, std::max<std::int64_t>(shape.top_k, 1), most, 8 * kChunks});
     const bool numbered = shape.chunk * shape.back_from_all() <= std::numeric_limits<std::int32_t>::max();
-    if (largest && numbered && carve(shape, nullptr).bytes <= bytes) return std::min(shape.chunk, wanted);
+    if (!largest || !numbered) continue;
+    const std::int64_t tokens = std::min(shape.chunk, wanted);
+    if (usize(chunks_at_once(tokens, most_tokens)) * carve(shape, nullptr).bytes <= bytes) return tokens;
   }
   return 0;
 }

@@ -40,7 +40,7 @@ struct Counts {
 };
 
 struct Memory {
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;  // a multiple of 64: another chunk's may follow
 
   Counts dispatch, combine;
   std::int64_t* header_rows = nullptr;   // [ranks]
@@ -74,7 +74,12 @@ struct WholeCall {
 };
 WholeCall carve_call(const SpreadShape& shape, std::int64_t tokens, std::size_t route_bytes, std::size_t engine_bytes,
                      std::byte* base);
-// The largest power of two tokens that fit, at most `wanted`; 0: not even one does.
-std::int64_t chunk_within(SpreadShape shape, std::int64_t wanted, std::uint64_t bytes);
+// Chunks under way at once: one is sent, one computed, one sent back. The only chunk of a call is alone.
+constexpr int kChunks = 3;
+constexpr int chunks_at_once(std::int64_t chunk_tokens, std::int64_t most_tokens) {
+  return chunk_tokens < most_tokens ? kChunks : 1;
+}
+// The largest power of two tokens of which all chunks under way fit, at most `wanted`; 0: not even one does.
+std::int64_t chunk_within(SpreadShape shape, std::int64_t wanted, std::int64_t most_tokens, std::uint64_t bytes);
 
 }  // namespace moe::dist

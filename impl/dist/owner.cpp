@@ -108,6 +108,7 @@ Check run_rows(const Spread& s, const run::Layer* layer, std::int64_t engine_row
     call.ids = view(DType::i32, shape.top_k, 0, 4);
     call.weights = view(DType::f32, shape.top_k, usize(shape.top_k) * 4, 4);
     call.workspace = workspace;
+    call.parallel = parallel;
     if (!shape.exact) call.sums = m.back_send + begin * shape.row_floats;
     run::RowsDone done;
     MOE_CHECK(layer->run_rows(call, work, done));

@@ -282,13 +282,12 @@ Check Layer::run_rows(const RowsCall& call, Workspace& work, RowsDone& done) con
   work = carve_workspace(setup, rows, call.workspace.data(), call.sums == nullptr);
   PlanShape shape = setup.plan_shape(rows);
   shape.experts = {places, places};
-  const Parallel parallel = parallel_of(s.spec.context.get());
-  MOE_CHECK(build_plan(work.plan, shape, s.own_places, call.ids, call.weights, parallel));
+  MOE_CHECK(build_plan(work.plan, shape, s.own_places, call.ids, call.weights, call.parallel));
   s.count_slots(work.plan);
   EngineCall run;
   run.tokens = rows;
   run.hidden = call.hidden;
-  run.parallel = parallel;
+  run.parallel = call.parallel;
   run.nodes = s.nodes();
   run.rows_only = call.sums == nullptr;
   if (call.sums != nullptr) run.out = row_major(DType::f32, {rows, setup.row_floats()}, call.sums);
@@ -297,6 +296,7 @@ Check Layer::run_rows(const RowsCall& call, Workspace& work, RowsDone& done) con
 }
 
 const Config& Layer::config() const { return *state_->spec.config; }
+Parallel Layer::parallel() const { return parallel_of(state_->spec.context.get()); }
 
 std::uint64_t Layer::workspace_bytes(ApplyMode mode, std::int64_t num_tokens) const {
   return num_tokens == 0 ? 0 : state_->carve_call(mode, num_tokens, nullptr).bytes;

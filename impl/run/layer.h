@@ -69,6 +69,7 @@ struct RowsCall {
   float* sums =
       nullptr;  // [n][row_floats] routed sums without the output's factor; null: what slots get stays in the workspace
   std::span<std::byte> workspace;
+  Parallel parallel;  // the layer's, or one around it
 };
 // Where it stays: `results` of a slot of the plan, until the workspace is used again.
 struct RowsDone {
@@ -90,6 +91,7 @@ class Layer {
   // For a layer that is spread over ranks (impl/dist). Allocates nothing.
   std::uint64_t rows_bytes(std::int64_t rows, bool sums) const;  // of the workspace of run_rows
   Check run_rows(const RowsCall& call, Workspace& work, RowsDone& done) const;
+  Parallel parallel() const;  // of its context
   const SumRules& sum_rules() const;
   const Router& router() const;
   // Tokens routed to each held expert since the last reset.

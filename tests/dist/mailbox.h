@@ -22,6 +22,7 @@ struct Mailbox {
   // Changes what rank `from` sends; false: it is never delivered.
   std::function<bool(int from, int to, std::uint64_t number, std::uint64_t row_bytes, Letter&)> spoil;
   std::function<moe_status(int rank, std::uint64_t number)> fails;  // of start
+  std::function<void(int rank, std::uint64_t number, std::uint64_t row_bytes)> started, tested;
   std::atomic<int> released{0};
 };
 
@@ -60,6 +61,7 @@ class MailRank {
         *err = moe_error_create(s, "the cable is cut", MOE_NUL_TERMINATED);
         return s;
       }
+    if (self.box_.started) self.box_.started(self.rank_, number, row_bytes);
     for (int r = 0; r < self.size_; ++r) {
       const auto* from = static_cast<const std::byte*>(send) + static_cast<std::uint64_t>(send_displs[r]) * row_bytes;
       Mailbox::Letter letter(static_cast<std::size_t>(send_counts[r]) * row_bytes);
@@ -75,6 +77,7 @@ class MailRank {
     auto& self = *static_cast<MailRank*>(user);
     auto& o = *reinterpret_cast<Op*>(op);
     const std::lock_guard lock(self.box_.mutex);
+    if (self.box_.tested) self.box_.tested(self.rank_, o.number, o.row_bytes);
     for (; o.next < self.size_; ++o.next) {
       const auto it = self.box_.letters.find({o.next, self.rank_, o.number});
       if (it == self.box_.letters.end()) return MOE_OK;
