@@ -10,6 +10,7 @@ faults    a rank that is killed, stops, sleeps: the others get an error within t
 hosts     two hosts with a network between them, as two network namespaces (root, Open MPI): the SHA-256 of one process; the link is
           cut in a call: an error within the deadline
 library   what libmoe_mpi (--own) exports and needs; libmoe itself has nothing of an MPI
+python    mpi_python.py with mpi4py, on the MPI that it was built for; skipped (77) with the other one
 foreign   a program of one MPI with the libmoe_mpi of the other (--other): MOE_ERR_VERSION, no crash
 random    --rounds times a rank that is killed at a random time; the seed is printed
 """
@@ -250,6 +251,44 @@ def foreign(args, _):
     print(re.search(r"MPI: this library.*", said)[0])
 
 
+PYTHON = pathlib.Path("/usr/bin/python3")  # the one that sees Debian's mpi4py
+ITS_MPI = """
+import mpi4py
+mpi4py.rc.initialize = mpi4py.rc.finalize = False
+from mpi4py import MPI
+print(MPI.Get_library_version())
+"""
+NAMES = {"openmpi": "Open MPI", "mpich": "MPICH"}
+
+
+def core_of(args):
+    """The libmoe that libmoe_mpi was built with."""
+    core = next((folder / "libmoe.so.0" for folder in args.own.parents if (folder / "libmoe.so.0").exists()), None)
+    check(core, "no libmoe.so.0 above it")
+    return core
+
+
+def python(args, folder):
+    asked = subprocess.run([PYTHON, "-c", ITS_MPI], capture_output=True, text=True, check=False)
+    check(asked.returncode == 0, f"{PYTHON} has no mpi4py: tests/install_deps dist", asked.stderr)
+    said = asked.stdout.strip("\0 \n").splitlines()[0]
+    if not said.startswith(NAMES[args.mpi]):
+        print(f"python: mpi4py here was built for {said}; {NAMES[args.mpi]} cannot be tried with it")
+        sys.exit(77)
+    package = ROOT / "bindings_examples/bindings/python"
+    os.environ.update(LIBMOE_PATH=str(core_of(args)), PYTHONPATH=str(package), PYTHONDONTWRITEBYTECODE="1")
+    interpreter = folder / "mpi_python"  # a name of its own, by which Job finds its ranks
+    interpreter.symlink_to(PYTHON)
+    for ranks in NUMBERS:
+        job = Job(args, ranks, [interpreter, ROOT / "tests/dist/mpi_python.py"])
+        output = job.wait(60)
+        job.sweep()
+        check(output is not None, f"{ranks} ranks: no end within 60 s")
+        good = job.process.returncode == 0 and re.search(rf"^{ranks} ranks, .*: the bytes of one process$", output, re.M)
+        check(good, f"{ranks} ranks", output)
+        print(output.strip(), flush=True)
+
+
 EXPORTS = {"moe_mpi_built_for", "moe_mpi_comm_create_f"}  # the baseline: it grows only
 NEEDS = {"openmpi": "libmpi.so.", "mpich": "libmpich.so."}
 
@@ -267,15 +306,15 @@ def library(args, _):
     check("[libmoe_mpi.so.0]" in soname, soname)
     mine = needed(args.own)
     check("libmoe.so.0" in mine and any(name.startswith(NEEDS[args.mpi]) for name in mine), f"it needs {mine}")
-    core = next((folder / "libmoe.so.0" for folder in args.own.parents if (folder / "libmoe.so.0").exists()), None)
-    check(core, "no libmoe.so.0 above it")
+    core = core_of(args)
     check(not any("mpi" in name for name in needed(core)), f"libmoe needs {needed(core)}")
     undefined = [line for line in lines("nm", "-D", "--undefined-only", core) if re.search(r" (MPI|ompi|MPIR)_", line)]
     check(not undefined, f"libmoe uses {undefined}")
     print(f"exports {', '.join(sorted(exported))}; needs {', '.join(mine)}; libmoe needs {', '.join(needed(core))}")
 
 
-SUITES = {"bits": bits, "library": library, "hosts": hosts, "foreign": foreign, "calls": calls, "faults": faults, "random": randomly}
+SUITES = {"bits": bits, "library": library, "hosts": hosts, "foreign": foreign, "python": python, "calls": calls, "faults": faults,
+          "random": randomly}
 
 
 def main():

@@ -13,13 +13,16 @@ import sys
 import tempfile
 import textwrap
 import threading
+import types
 import unittest
+from unittest import mock
 
 import numpy as np
 
 import libmoe
 from libmoe._library import load
 from test_checkpoint import write_model
+from test_dist import Mail
 from test_libmoe import DOCUMENT, E, H, I, K, batch, layer, parts, tensors
 
 HERE = pathlib.Path(__file__).parent
@@ -421,6 +424,21 @@ class BadInput(unittest.TestCase):
 
         def fresh(use):
             return lambda *a, **k: use(libmoe.Weights(loose))(*a, **k)
+
+        def alone():
+            return libmoe.Dist(libmoe.Comm.threads(1)[0], it.config, {"max_tokens_per_rank": 8, "workspace_mb": 1})
+
+        def attached():
+            dist = alone()
+            dist.attach(it.layer)
+            return dist
+
+        def from_mpi(**given):
+            def create(handle, text, size, out, err):
+                return libmoe.lib.moe_comm_create_threads(1, out, err)
+            library = types.SimpleNamespace(moe_mpi_comm_create_f=create)
+            with mock.patch.object(libmoe._dist, "_mpi_library", lambda path: library):
+                return libmoe.Comm.from_mpi(**given)
         return {
             "Context": (libmoe.Context, {"log": print, "parallel_for": lambda n, task: [task(i) for i in range(n)],
                                          "num_threads": 1, "allocator": None, "threads": 1, "log_level": "info"}),
@@ -481,6 +499,20 @@ class BadInput(unittest.TestCase):
             "Layer.apply, TOPK": (it.layer.apply, {"hidden": hidden, "topk_ids": ids, "topk_weights": weights}),
             "Layer.workspace_size": (it.layer.workspace_size, {"num_tokens": 1, "mode": 0}),
             "Layer.expert_counts": (it.layer.expert_counts, {"reset": False}),
+            "Comm.threads": (libmoe.Comm.threads, {"size": 2}),
+            "Comm.from_transport": (libmoe.Comm.from_transport, {"transport": Mail.all(1)[0],
+                                                                 "options": {"timeout_ms": 100}}),
+            "Comm.from_mpi": (from_mpi, {"comm": types.SimpleNamespace(py2f=lambda: 0), "library": "libmoe_mpi.so",
+                                         "options": {"timeout_ms": 100}}),
+            "Comm.set_options": (libmoe.Comm.threads(1)[0].set_options, {"options": {"timeout_ms": 100}}),
+            "Dist": (libmoe.Dist, {"comm": libmoe.Comm.threads(1)[0], "config": it.config,
+                                   "options": {"chunk_tokens": 8}, "context": None}),
+            "Dist.attach": (lambda layer: alone().attach(layer), {"layer": it.layer}),
+            "Dist.apply": (attached().apply, {
+                "hidden": hidden, "logits": logits, "out": np.zeros_like(hidden), "flags": 0, "control": None,
+                "workspace": None, "out_topk_ids": ids.copy(), "out_topk_weights": weights.copy()}),
+            "Dist.begin": (lambda **given: attached().begin(**given).finish(), {
+                "hidden": hidden, "topk_ids": ids, "topk_weights": weights, "out": None, "control": None}),
             "route": (libmoe.route, {"config": it.config, "logits": logits, "context": None, "correction_bias": None,
                                      "topk_ids": ids, "topk_weights": weights}),
         }
@@ -521,7 +553,12 @@ class BadInput(unittest.TestCase):
                                ("Checkpoint.layer", "load_flags"), ("Checkpoint.layer", "platform"),
                                ("Checkpoint.layer", "patch"), ("Checkpoint.convert", "layers"),
                                ("Checkpoint.convert", "control"), ("Checkpoint.packed", "selection"),
-                               ("Weights.load_checkpoint", "checkpoint"), ("Checkpoint.tensor", "name")):
+                               ("Weights.load_checkpoint", "checkpoint"), ("Checkpoint.tensor", "name"),
+                               ("Comm.threads", "size"), ("Comm.from_transport", "transport"),
+                               ("Comm.from_transport", "options"), ("Comm.from_mpi", "comm"),
+                               ("Comm.set_options", "options"), ("Dist", "comm"), ("Dist", "config"),
+                               ("Dist", "context"), ("Dist.attach", "layer"), ("Dist.apply", "hidden"),
+                               ("Dist.apply", "out"), ("Dist.apply", "flags"), ("Dist.begin", "control")):
             function, arguments = calls[name]
             with self.subTest(name, argument=argument), self.assertRaisesRegex(TypeError, f"^{argument}: .*object"):
                 function(**{**arguments, argument: object()})
@@ -532,7 +569,8 @@ class BadInput(unittest.TestCase):
             value = getattr(libmoe, name)
             if isinstance(value, type) and issubclass(value, libmoe._handle.Handle):
                 methods = {m for m, f in vars(value).items() if not m.startswith("_") and not isinstance(f, property)}
-                methods -= {"report", "take_log", "cancel", "schema", "close"}  # without arguments
+                methods -= {"report", "take_log", "cancel", "schema", "close", "local_config", "poll",
+                            "finish"}  # without arguments
                 self.assertEqual({f"{name}.{method}" for method in methods} - named, set())
             elif callable(value) and getattr(value, "__module__", "").startswith("libmoe") and not isinstance(value, type):
                 self.assertTrue(name in named | {"version", "build_info", "abi_description"}, name)

@@ -24,7 +24,7 @@ has `__dlpack__` (torch, jax, ...). numpy has no bfloat16: uint16 arrays are its
     _errors    an exception per status              _weights   source tensors
     _handle    objects, calls                       _layer     converted weights, layer, routing
     _tensor    arrays and DLPack                    _checkpoint  all layers of a model
-    _progress  what a long call does, a bar
+    _progress  what a long call does, a bar        _dist       a layer over several ranks
 
 Not imported with it: libmoe.torch, layers as an operator of torch; libmoe.transformers, the experts of a whole model.
 """
@@ -33,6 +33,7 @@ from ._abi import (ApplyFlags, ApplyMode, ConvertFlags, DType, LayerFlags, Layer
                    Reject, SelectFlags, Status, Unit, moe_allocator_ops)
 from ._checkpoint import Checkpoint, LayerInfo, open
 from ._context import Context, Control, Task
+from ._dist import Comm, Dist, DistCall, Transport
 from ._errors import (Busy, BufferTooSmall, CallbackError, Cancelled, CommError, CommPoisoned, ConfigMismatch,
                       DTypeError, Error, FileNotFound, FormatError, InputOutputError, InternalError, InvalidArgument,
                       InvalidConfig, InvalidHandle, IsADirectory, MissingWeight, NoBackend, NotADirectory, OutOfMemory,
@@ -48,11 +49,11 @@ from ._weights import Weights
 __version__ = abi.VERSION
 __all__ = [
     "ApplyFlags", "ApplyMode", "BufferTooSmall", "Busy", "CallbackError", "Cancelled", "Candidate", "Checkpoint",
-    "CommError", "CommPoisoned", "Config", "ConfigMismatch", "Context", "Control", "ConvertFlags", "DType",
-    "DTypeError", "Error", "FileNotFound", "FormatError", "InputOutputError", "InternalError", "InvalidArgument",
-    "InvalidConfig", "InvalidHandle", "IsADirectory", "Layer", "LayerFlags", "LayerInfo", "LayerKind", "LoadFlags",
-    "LogLevel", "MissingWeight", "NoBackend", "NotADirectory", "OutOfMemory", "Packed", "PeerError",
-    "PermissionDenied", "Phase", "Platform", "Progress", "Reject", "SelectFlags", "Selection", "ShapeError",
-    "StateError", "Status", "Task", "Tensor", "TqdmProgress", "UnexpectedWeight", "Unit", "Unsupported",
-    "VersionError", "Weights", "abi", "abi_description", "build_info", "convert", "describe", "empty",
-    "has_feature", "lib", "moe_allocator_ops", "open", "route", "tqdm_progress", "version"]
+    "Comm", "CommError", "CommPoisoned", "Config", "ConfigMismatch", "Context", "Control", "ConvertFlags", "Dist",
+    "DistCall", "DType", "DTypeError", "Error", "FileNotFound", "FormatError", "InputOutputError", "InternalError",
+    "InvalidArgument", "InvalidConfig", "InvalidHandle", "IsADirectory", "Layer", "LayerFlags", "LayerInfo",
+    "LayerKind", "LoadFlags", "LogLevel", "MissingWeight", "NoBackend", "NotADirectory", "OutOfMemory", "Packed",
+    "PeerError", "PermissionDenied", "Phase", "Platform", "Progress", "Reject", "SelectFlags", "Selection",
+    "ShapeError", "StateError", "Status", "Task", "Tensor", "TqdmProgress", "Transport", "UnexpectedWeight", "Unit",
+    "Unsupported", "VersionError", "Weights", "abi", "abi_description", "build_info", "convert", "describe",
+    "empty", "has_feature", "lib", "moe_allocator_ops", "open", "route", "tqdm_progress", "version"]
