@@ -48,10 +48,13 @@ statuses! {
     FORMAT = MOE_ERR_FORMAT: "A file that is truncated, not ours, or whose content hash differs."
     VERSION = MOE_ERR_VERSION: "A library, struct or file of another version."
     CANCELLED = MOE_ERR_CANCELLED: "A control or a callback asked to stop."
+    COMM = MOE_ERR_COMM: "A transport failed, a wait was too long, or ranks are out of step."
     CALLBACK = MOE_ERR_CALLBACK: "A callback failed, or panicked."
     BUSY = MOE_ERR_BUSY: "Exclusive access was violated through raw handles."
     STATE = MOE_ERR_STATE: "Not possible in this state."
-    CONFIG_MISMATCH = MOE_ERR_CONFIG_MISMATCH: "Packed weights and selection disagree."
+    PEER = MOE_ERR_PEER: "Another rank failed; the details name it and its status."
+    CONFIG_MISMATCH = MOE_ERR_CONFIG_MISMATCH: "Packed weights and selection, or two ranks, disagree."
+    COMM_POISONED = MOE_ERR_COMM_POISONED: "The communicator failed in an earlier call."
     INTERNAL = MOE_ERR_INTERNAL: "A bug."
 }
 

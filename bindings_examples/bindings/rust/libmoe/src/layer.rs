@@ -65,6 +65,35 @@ fn tensor(tensor: Option<&Tensor>) -> *const sys::moe_tensor {
     tensor.map_or(ptr::null(), |tensor| &tensor.raw)
 }
 
+/// What `moe_apply` and its like take: pointers to what the arguments borrow.
+pub(crate) fn apply_args(
+    hidden: &sys::moe_tensor,
+    routing: Routing,
+    out: &sys::moe_tensor,
+    options: &mut ApplyOptions,
+    flags: u64,
+) -> sys::moe_apply_args {
+    let mut args: sys::moe_apply_args = unsafe { sys::sized() };
+    args.flags = flags | if options.accumulate { sys::MOE_APPLY_ACCUMULATE } else { 0 };
+    args.hidden = hidden;
+    args.out = out;
+    let (logits, ids, weights) = match routing {
+        Routing::Logits(logits) => (Some(logits), None, None),
+        Routing::TopK { ids, weights } => (None, Some(ids), Some(weights)),
+        Routing::Hash { logits, ids } => (Some(logits), Some(ids), None),
+    };
+    args.mode = if logits.is_some() { sys::MOE_APPLY_ROUTER_LOGITS } else { sys::MOE_APPLY_TOPK };
+    (args.router_logits, args.topk_ids, args.topk_weights) = (tensor(logits), tensor(ids), tensor(weights));
+    if let Some(workspace) = options.workspace.as_deref_mut() {
+        args.workspace = workspace.as_mut_ptr().cast();
+        args.workspace_size = workspace.len() as u64;
+    }
+    args.control = control::raw(options.control);
+    args.out_topk_ids = options.chosen_ids.as_ref().map_or(ptr::null(), |ids| &ids.raw);
+    args.out_topk_weights = options.chosen_weights.as_ref().map_or(ptr::null(), |weights| &weights.raw);
+    args
+}
+
 impl LayerOptions<'_> {
     pub(crate) fn raw(&self) -> sys::moe_layer_options {
         let mut raw: sys::moe_layer_options = unsafe { sys::sized() };
@@ -127,24 +156,7 @@ impl Layer {
         options: &mut ApplyOptions,
         flags: u64,
     ) -> Result<(), Error> {
-        let mut args: sys::moe_apply_args = unsafe { sys::sized() };
-        args.flags = flags | if options.accumulate { sys::MOE_APPLY_ACCUMULATE } else { 0 };
-        args.hidden = hidden;
-        args.out = out;
-        let (logits, ids, weights) = match routing {
-            Routing::Logits(logits) => (Some(logits), None, None),
-            Routing::TopK { ids, weights } => (None, Some(ids), Some(weights)),
-            Routing::Hash { logits, ids } => (Some(logits), Some(ids), None),
-        };
-        args.mode = if logits.is_some() { sys::MOE_APPLY_ROUTER_LOGITS } else { sys::MOE_APPLY_TOPK };
-        (args.router_logits, args.topk_ids, args.topk_weights) = (tensor(logits), tensor(ids), tensor(weights));
-        if let Some(workspace) = options.workspace.as_deref_mut() {
-            args.workspace = workspace.as_mut_ptr().cast();
-            args.workspace_size = workspace.len() as u64;
-        }
-        args.control = control::raw(options.control);
-        args.out_topk_ids = options.chosen_ids.as_ref().map_or(ptr::null(), |ids| &ids.raw);
-        args.out_topk_weights = options.chosen_weights.as_ref().map_or(ptr::null(), |weights| &weights.raw);
+        let args = apply_args(hidden, routing, out, options, flags);
         status(|err| unsafe { sys::moe_apply(self.as_raw(), &args, err) })
     }
 

@@ -21,7 +21,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! These are the steps of one layer. [`Checkpoint`] opens all layers of a model, and makes each of them in one call.
+//! These are the steps of one layer. [`Checkpoint`] opens all layers of a model, and makes each of them in one call. [`Dist`]
+//! spreads a layer over several ranks.
 //!
 //! Every value ends its handle when it is dropped, in any order: the library keeps what it needs. Calls that take `&self`
 //! may come from several threads at once. Panics in callbacks become errors. What the documents (JSON) contain is in the
@@ -109,9 +110,11 @@
 mod handle;
 mod buffer;
 mod checkpoint;
+mod comm;
 mod config;
 mod context;
 mod control;
+mod dist;
 pub mod dlpack;
 mod error;
 mod layer;
@@ -125,9 +128,11 @@ pub use buffer::Buffer;
 pub use checkpoint::{
     Checkpoint, CheckpointConvertOptions, CheckpointLayerOptions, CheckpointOpenOptions, LayerInfo, LayerKind,
 };
+pub use comm::{Comm, Exchange, Transport};
 pub use config::{Config, Platform};
 pub use context::{Allocator, Context, ContextBuilder, LogLevel, Tasks};
 pub use control::{Control, Phase, Progress, Unit};
+pub use dist::{Dist, DistCall};
 pub use error::{Error, Status};
 pub use layer::{ApplyOptions, Layer, LayerOptions, Routing};
 pub use libmoe_sys as sys;

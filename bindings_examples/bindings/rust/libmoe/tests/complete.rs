@@ -6,9 +6,11 @@ use std::collections::HashSet;
 const SOURCES: &[&str] = &[
     include_str!("../src/buffer.rs"),
     include_str!("../src/checkpoint.rs"),
+    include_str!("../src/comm.rs"),
     include_str!("../src/config.rs"),
     include_str!("../src/context.rs"),
     include_str!("../src/control.rs"),
+    include_str!("../src/dist.rs"),
     include_str!("../src/dlpack.rs"),
     include_str!("../src/error.rs"),
     include_str!("../src/layer.rs"),
@@ -59,9 +61,12 @@ fn handles_are_send_and_sync() {
     fn both<T: Send + Sync>() {}
     both::<Buffer>();
     both::<Checkpoint>();
+    both::<Comm>();
     both::<Config>();
     both::<Context>();
     both::<Control>();
+    both::<Dist>();
+    both::<DistCall<'static>>();
     both::<Error>();
     both::<Layer>();
     both::<Packed>();
@@ -74,7 +79,8 @@ fn handles_are_send_and_sync() {
     both::<Tasks<'static>>();
     let excl = values(abi_json(), "threads").into_iter().filter(|threads| *threads == "excl").count();
     let destroys = sys::FUNCTIONS.iter().filter(|name| name.ends_with("_destroy")).count();
-    assert_eq!(excl, destroys + 4, "set, set_expert, set_named and load_safetensors are those that change a handle");
+    // of weights: set, set_expert, set_named, load_safetensors; of ranks: set_options, attach, apply, begin, poll, finish
+    assert_eq!(excl, destroys + 4 + 6, "another function changes a handle: its wrapper takes `&mut self` or the value");
 }
 
 #[test]
