@@ -19,7 +19,7 @@ constexpr std::uint64_t kUnderWay = 8;  // operations of a rank at once
 
 struct Posted {
   Exchange x;
-  int unread = 0;  // ranks that have not copied yet
+  std::vector<char> read;  // by rank: it has copied
   bool failed = false;
 };
 
@@ -31,7 +31,10 @@ struct RankPost {
 };
 
 struct Group {
-  explicit Group(int size) : members(usize(size)) {}
+  explicit Group(int size) : members(usize(size)) {
+    for (RankPost& member : members)
+      for (Posted& posted : member.ring) posted.read.resize(usize(size));
+  }
   std::vector<RankPost> members;
 };
 
@@ -67,7 +70,10 @@ class ThreadRank final : public Transport {
     r.used = true;
     r.left = size();
     std::fill(r.done.begin(), r.done.end(), 0);
-    own().ring[r.number % kUnderWay] = {x, size(), false};
+    Posted& posted = own().ring[r.number % kUnderWay];
+    posted.x = x;
+    posted.failed = false;
+    std::fill(posted.read.begin(), posted.read.end(), 0);
     op = &r;
     return ok();
   }
@@ -77,31 +83,44 @@ class ThreadRank final : public Transport {
     for (int s = 0; s < size() && r.left > 0; ++s) {
       if (r.done[usize(s)] != 0) continue;
       Result<bool> copied = copy_from(s, r);
-      if (!copied) {
-        const std::lock_guard lock(own().mutex);
-        own().ring[r.number % kUnderWay].failed = true;
-        r.used = false;
-        return std::move(copied.error());
-      }
+      if (!copied) return failed(r, std::move(copied.error()));
       if (*copied) r.done[usize(s)] = 1, --r.left;
     }
     if (r.left > 0) return false;
-    const std::lock_guard lock(own().mutex);
-    if (own().ring[r.number % kUnderWay].unread > 0) return false;
+    for (int s = 0; s < size(); ++s) {
+      if (has_read(s, r)) continue;
+      if (!is_gone(s)) return false;
+      if (!has_read(s, r)) return failed(r, gone(s, "is gone"));  // it may have read just before it went
+    }
     r.used = false;
     return true;
   }
 
   int missing(void* op) override {
     const auto& r = *static_cast<Receipt*>(op);
-    const auto at = std::find(r.done.begin(), r.done.end(), 0);
-    return at == r.done.end() ? -1 : static_cast<int>(at - r.done.begin());
+    for (int s = 0; s < size(); ++s)
+      if (r.done[usize(s)] == 0 || !has_read(s, r)) return s;
+    return -1;
   }
   bool forgets_buffers() const override { return true; }
 
  private:
   RankPost& own() { return group_->members[usize(rank())]; }
 
+  bool has_read(int s, const Receipt& r) {
+    const std::lock_guard lock(own().mutex);
+    return own().ring[r.number % kUnderWay].read[usize(s)] != 0;
+  }
+  bool is_gone(int s) {
+    const std::lock_guard lock(group_->members[usize(s)].mutex);
+    return group_->members[usize(s)].gone;
+  }
+  Error failed(Receipt& r, Error why) {
+    const std::lock_guard lock(own().mutex);
+    own().ring[r.number % kUnderWay].failed = true;
+    r.used = false;
+    return why;
+  }
   // False: that rank is not there yet.
   Result<bool> copy_from(int s, const Receipt& r) {
     RankPost& from = group_->members[usize(s)];
@@ -119,7 +138,7 @@ class ThreadRank final : public Transport {
     if (rows > 0)
       std::memcpy(mine.recv + usize(mine.recv_displs[s]) * mine.row_bytes,
                   theirs.send + usize(theirs.send_displs[rank()]) * mine.row_bytes, usize(rows) * mine.row_bytes);
-    --posted.unread;
+    posted.read[usize(rank())] = 1;
     return true;
   }
 

@@ -230,6 +230,7 @@ TEST(DistFaults, ARankThatSleepsIsWaitedForUntilTheDeadline) {
       kShort);
 }
 
+// Its deadline is far: threads see that a rank is gone.
 TEST(DistFaults, ARankThatVanishesAtAnyTime) {
   const Sample s = small();
   for (int when = 0; when < 4; ++when) {
@@ -270,10 +271,10 @@ TEST(DistFaults, ARankThatVanishesAtAnyTime) {
           const Clock::time_point begin = Clock::now();
           const Failure f = failure([&](moe_error** e) { return moe_dist_apply(dist.get(), &part.args, e); });
           EXPECT_EQ(f.status, MOE_ERR_COMM) << f.message;
-          EXPECT_LE(seconds_since(begin), 1.5);
+          EXPECT_LE(seconds_since(begin), 5.0);  // it is seen, not waited for
           EXPECT_EQ(moe_dist_apply(dist.get(), &part.args, nullptr), MOE_ERR_COMM_POISONED);
         },
-        R"({"timeout_ms":500})");
+        R"({"timeout_ms":20000})");
   }
 }
 
