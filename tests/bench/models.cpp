@@ -50,6 +50,11 @@ constexpr SourceTensor kF32{"weight", MOE_DTYPE_F32, each_k, Fill::f32};
 #define ACT_ORDER(g)                                                                                         \
   "\"quantization\":{\"weights\":{\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":" #g \
   ",\"symmetric\":true,\"actorder\":\"group\"},\"format\":\"pack-quantized\"}"
+#define W8A8_GROUPS(g)                                                                                              \
+  "\"quantization\":{\"weights\":{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":" #g        \
+  ",\"symmetric\":true},\"input_activations\":{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"token\",\"dynamic\":" \
+  "true},"                                                                                                          \
+  "\"format\":\"int-quantized\"}"
 #define BLOCK32 ",\"activation_quant\":\"block32\""
 #define PACKED ",\"format\":\"pack-quantized\""
 constexpr std::array kFormats = {
@@ -61,6 +66,8 @@ constexpr std::array kFormats = {
     Format{"w4a8-g128-block32", W4A8(128, "") BLOCK32, 128, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
     Format{"w8a8-channel", W8A8, -1, MOE_DTYPE_BF16, {kInt8, kScale, kNone}},
     Format{"w8a8-channel-block32", W8A8 BLOCK32, -1, MOE_DTYPE_BF16, {kInt8, kScale, kNone}},
+    Format{"w8a8-g32", W8A8_GROUPS(32), 32, MOE_DTYPE_BF16, {kInt8, kScale, kNone}},
+    Format{"w8a8-g32-block32", W8A8_GROUPS(32) BLOCK32, 32, MOE_DTYPE_BF16, {kInt8, kScale, kNone}},
     Format{"w4a16-g32", WNA16("W4A16", 32), 32, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}},
     Format{"w4a16-g128", WNA16("W4A16", 128), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}},
     Format{"w4a16-g128-act-order", ACT_ORDER(128), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kGroups}},

@@ -63,6 +63,19 @@ struct Parts {
   int first(int part) const { return std::min(part * rows, n - rows); }
 };
 
+// Where results of a part stay in vector registers (8, 12 or 16 tokens of at least 8): tokens of a part, and parts. As
+// few rows as may be, the last part moved up so that it ends with the tile.
+struct Cut {
+  static constexpr int kFewest = 8;
+  int tokens = 0, parts = 0;
+  explicit Cut(int n) {
+    for (const int rows : {16, 12, 8}) {
+      const int count = (n + rows - 1) / rows;
+      if (rows <= n && (parts == 0 || rows * count < tokens * parts)) tokens = rows, parts = count;
+    }
+  }
+};
+
 // 16 x 16 sums of one part of the rows with two panels.
 // [panel][row][column]: what one tile register holds is one 1 KB piece, stored with a stride of 64.
 // T is int32 or float, 4 bytes either way: a tile register does not care.

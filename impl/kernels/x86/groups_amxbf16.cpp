@@ -168,18 +168,7 @@ struct Int4Zeros {
 // --- products -----------------------------------------------------------------------------------
 
 constexpr std::int64_t kChunkBlocks = 8;
-constexpr int kPartTokens = 16, kFewestTokens = 8;
-
-// Tokens of a part, and parts: as few rows as may be, the last part moved up so that it ends with the tile.
-struct Cut {
-  int tokens = 0, parts = 0;
-  explicit Cut(int n) {
-    for (const int rows : {16, 12, 8}) {
-      const int count = (n + rows - 1) / rows;
-      if (rows <= n && (parts == 0 || rows * count < tokens * parts)) tokens = rows, parts = count;
-    }
-  }
-};
+constexpr int kPartTokens = kPartRows, kFewestTokens = Cut::kFewest;
 
 using Sums = std::array<std::array<float, 16>, kPartTokens>;
 

@@ -14,6 +14,7 @@ extern const Elementwise kSteps;
 namespace avx512 {
 extern const Elementwise kSteps;
 void quantize_tok8(const QuantizeArgs& args);
+void quantize_blocks(const QuantizeArgs& args);  // blk8
 void quantize_symmetric(const QuantizeArgs& args);
 // blk16: each code as a high and a low int8 digit.
 void quantize_digits(const QuantizeArgs& args);

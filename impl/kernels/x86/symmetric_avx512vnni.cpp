@@ -39,6 +39,7 @@ constexpr int kTileRows = tile_rows("w8a8_tok8_p16_avx512vnni");
 }  // namespace
 
 void avx512::quantize_symmetric(const QuantizeArgs& args) { symmetric::quantize_row(args); }
+void avx512::quantize_blocks(const QuantizeArgs& args) { symmetric::quantize_blocks<1>(args); }
 void avx512::quantize_digits(const QuantizeArgs& args) { symmetric::quantize_blocks<2>(args); }
 
 constinit const Kernel kernel_rows::w8a8_tok8_p16_avx512vnni =
