@@ -1,0 +1,227 @@
+// int8 weights whose sums end with a block of 32 columns, with int8 activations, on AMX-INT8: groups of 32 with
+// activations per token (tok8), all groups with activations per block (blk8; definitions: kernels/ref/symmetric.h).
+//
+// A sum is one product of tiles of 32 columns, half of what a tile holds, and an instruction takes as long for it. What
+// bounds it is that each sum is stored, loaded and scaled. groups_amxbf16.cpp has the same walk:
+//
+//   chunk  16 blocks of 32 columns of one panel: less 128, as B tiles, with their scales, they lie in L1 while all
+//          tokens pass
+//   part   8, 12 or 16 tokens, the rows of an A tile as it lies; their results stay in vector registers
+//   turn   one sum. Three are under way: products of sum i, stores of sum i - 1, scales of sum i - 2
+//
+// Weights that few tokens meet come from memory, which the AVX-512 rows read as fast.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <type_traits>
+
+#include "base/index.h"
+#include "kernels/target.h"
+#include "kernels/x86/amx.h"
+#include "kernels/x86/steps.h"
+
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni,amx-tile,amx-int8")
+
+namespace moe::kernels {
+namespace {
+
+constexpr int kTileTokens = tile_rows("w8a8_blk8_p16_amxint8"), kTileRows = kTileTokens;
+constexpr int kFewTokens = 31;
+
+#include "kernels/x86/vector_avx512.inl"
+
+#include "kernels/body/symmetric_tile.inl"
+
+#include "kernels/x86/amx_tiles.inl"
+
+#include "kernels/x86/read_ahead.inl"
+
+constexpr std::int64_t kChunkBlocks = 16;
+
+using Sums = std::array<std::array<std::int32_t, 16>, kPartRows>;
+
+struct alignas(64) Scratch {
+  std::array<std::array<std::byte, 512>, kChunkBlocks> weights;
+  __m512 scales[kChunkBlocks];
+  std::array<Sums, 2> sums;  // of the last turns
+  __m512 results[kTileTokens / Cut::kFewest][kPartRows];
+};
+
+// Of a matrix and a tile, asked for once.
+template <class Facts>
+struct BlockCall : Call<Facts> {
+  std::int64_t blocks, blocks_of_group;
+
+  [[gnu::flatten]] explicit BlockCall(const GemmArgs& args)
+      : Call<Facts>(args),
+        blocks(args.shape.blocks()),
+        blocks_of_group(args.matrix->groups.is_whole() ? INT64_MAX : args.matrix->group() / 32) {}
+  int first(int part, int tokens) const { return std::min(part * tokens, this->n - tokens); }
+};
+
+// Tile registers of a turn: 0 and 1 sums, 4 and 5 activations, 6 and 7 weights.
+template <int kTurn>
+struct Turn {
+  [[gnu::always_inline]] static inline void multiply(const std::byte* x, const std::byte* w) {
+    if constexpr (kTurn == 0) {  // the intrinsics want literal numbers
+      _tile_zero(0);
+      _tile_loadd(4, x, 64);
+      _tile_loadd(6, w, 64);
+      _tile_dpbssd(0, 4, 6);
+    } else {
+      _tile_zero(1);
+      _tile_loadd(5, x, 64);
+      _tile_loadd(7, w, 64);
+      _tile_dpbssd(1, 5, 7);
+    }
+  }
+  [[gnu::always_inline]] static inline void store(Sums& to) {
+    if constexpr (kTurn == 0)
+      _tile_stored(0, to.data(), 64);
+    else
+      _tile_stored(1, to.data(), 64);
+  }
+};
+
+// One panel against the tile.
+template <class Facts, int kTokens>
+class Panel {
+ public:
+  Panel(const BlockCall<Facts>& call, const Cut& cut, const std::byte* panel, Scratch& s, Share& share)
+      : c_(call), cut_(cut), panel_(panel), s_(s), share_(share) {}
+
+  void run(float* out) {
+    for (std::int64_t block = 0; block < c_.blocks; block += kChunkBlocks) {
+      const std::int64_t count = std::min(kChunkBlocks, c_.blocks - block);
+      prepare(block, count);
+      for (int part = 0; part < cut_.parts; ++part) multiply(block, count, part, out);
+    }
+  }
+
+ private:
+  // Weights and scales of a chunk.
+  [[gnu::noinline]] void prepare(std::int64_t first, std::int64_t count) {
+    const __m512i half = _mm512_set1_epi8(-128);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t block = first + i, group = block / c_.blocks_of_group;
+      ScaleWalk walk = c_.scales;
+      walk.at += usize(group / 2) * (walk.step + walk.other_step) + usize(group % 2) * walk.step;
+      s_.scales[i] = load_scales(walk, panel_);
+      const std::byte* codes =
+          panel_ + c_.header + usize(block / 2) * (c_.unit_header + 1024) + c_.unit_header + usize(block % 2) * 512;
+      std::byte* to = at(s_.weights, i).data();
+#pragma GCC unroll 8
+      for (std::size_t row = 0; row < 8; ++row)
+        _mm512_store_si512(to + 64 * row, _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * row), half));
+    }
+  }
+
+  // noinline: it needs all registers
+  [[gnu::noinline]] void multiply(std::int64_t block, std::int64_t count, int part, float* out) {
+    __asm__ volatile("" ::
+                         : "memory");  // GCC's tile loads do not say that they read: what was just written is there now
+    auto& kept = s_.results[part];
+    __m512 f[kTokens];
+#pragma GCC unroll 16
+    for (std::size_t t = 0; t < kTokens; ++t) f[t] = block == 0 ? _mm512_setzero_ps() : kept[t];
+    const int first = c_.first(part, kTokens);
+    Share share = share_;
+    for (std::int64_t i = 0; i < count + 2; i += 2) {
+      turn<0>(block, i, count, first, f, share);
+      turn<1>(block, i + 1, count, first, f, share);
+    }
+    share_ = share;
+    if (block + count == c_.blocks) return write(f, first, out);
+#pragma GCC unroll 16
+    for (std::size_t t = 0; t < kTokens; ++t) kept[t] = f[t];
+  }
+
+  template <int kTurn>
+  [[gnu::always_inline]] void turn(std::int64_t block, std::int64_t i, std::int64_t count, int first,
+                                   __m512 (&f)[kTokens], Share& share) {
+    if (i < count) {
+      const std::byte* x = c_.a.tile + block_offset(block + i, c_.n) + first * std::ptrdiff_t{kUnitK};
+      Turn<kTurn>::multiply(x, s_.weights[0].data() + i * 512);
+      share.advance();
+    }
+    if (i >= 2 && i < count + 2) scale_sums(block + i - 2, s_.scales[i - 2], s_.sums[kTurn], first, f);
+    if (i >= 1 && i <= count) Turn<1 - kTurn>::store(s_.sums[1 - kTurn]);
+  }
+
+  // results = fma(sum, its scales, results)
+  [[gnu::always_inline]] void scale_sums(std::int64_t block, __m512 scale, const Sums& sums, int first,
+                                         __m512 (&f)[kTokens]) const {
+    const float* token_scale = Facts::kBlocks ? c_.words.scale + block * c_.n + first : nullptr;
+#pragma GCC unroll 16
+    for (std::size_t t = 0; t < kTokens; ++t) {
+      const __m512 sum = _mm512_cvtepi32_ps(_mm512_load_si512(sums[t].data()));
+      f[t] = _mm512_fmadd_ps(sum, Facts::kBlocks ? _mm512_mul_ps(scale, _mm512_set1_ps(token_scale[t])) : scale, f[t]);
+    }
+  }
+
+  [[gnu::always_inline]] void write(const __m512 (&f)[kTokens], int first, float* out) const {
+    const __m512 bias = c_.has_bias ? _mm512_loadu_ps(panel_ + c_.bias) : _mm512_setzero_ps();
+#pragma GCC unroll 16
+    for (std::size_t t = 0; t < kTokens; ++t) {
+      const int token = first + static_cast<int>(t);
+      const __m512 r = Facts::kBlocks ? f[t] : _mm512_mul_ps(f[t], _mm512_set1_ps(c_.words.scale[token]));
+      _mm512_storeu_ps(out + token * c_.a.ld, _mm512_add_ps(r, bias));
+    }
+  }
+
+  const BlockCall<Facts>& c_;
+  const Cut& cut_;
+  const std::byte* panel_;
+  Scratch& s_;
+  Share& share_;
+};
+
+template <class Facts, int kTokens>
+void multiply(const BlockCall<Facts>& call, const Cut& cut) {
+  const GemmArgs& a = call.a;
+  TileConfig config(kTokens, kChainWeights);
+  for (const int tile : {4, 5}) config.column_bytes[tile] = 32;
+  for (const int tile : {6, 7}) config.rows[tile] = 8;
+  config.load();
+  auto& s = *new (a.scratch) Scratch;
+  Share share(a, call.stride, a.panel_count * cut.parts * call.blocks);
+  for (std::int64_t p = 0; p < a.panel_count; ++p)
+    Panel<Facts, kTokens>(call, cut, a.panels + usize(p) * call.stride, s, share).run(a.out + p * kPanelRows);
+  _tile_release();
+}
+template <class Facts>
+void multiply(const GemmArgs& a) {
+  const BlockCall<Facts> call(a);
+  const Cut cut(a.n);
+  cut.tokens == 16   ? multiply<Facts, 16>(call, cut)
+  : cut.tokens == 12 ? multiply<Facts, 12>(call, cut)
+                     : multiply<Facts, 8>(call, cut);
+}
+
+// Zero points are few files', and would cost a multiplication and an addition for each sum.
+void gemm_blocks(const GemmArgs& a) {
+  if (a.n <= kFewTokens || a.matrix->has_zeros) return kernel_rows::w8a8_blk8_p16_avx512vnni.gemm(a);
+  multiply<PerBlock>(a);
+}
+void gemm_tokens(const GemmArgs& a) {
+  if (a.n <= kFewTokens || a.matrix->group() != 32) return kernel_rows::w8a8_tok8_p16_avx512vnni.gemm(a);
+  multiply<PerToken>(a);
+}
+
+}  // namespace
+
+constinit const Kernel kernel_rows::w8a8_blk8_p16_amxint8 =
+    amx_row("w8a8_blk8_p16_amxint8", avx512::quantize_blocks, gemm_blocks, sizeof(Scratch));
+constinit const Kernel kernel_rows::w8a8_tok8_p16_amxint8_g32 =
+    amx_row("w8a8_tok8_p16_amxint8_g32", avx512::quantize_symmetric, gemm_tokens, sizeof(Scratch));
+
+}  // namespace moe::kernels
+
+MOE_TARGET_END
