@@ -1,10 +1,12 @@
-// int8 weights whose sums end with a block of 32 columns, with int8 activations, on AMX-INT8: groups of 32 with
-// activations per token (tok8), all groups with activations per block (blk8; definitions: kernels/ref/symmetric.h).
+// Weights of 4 and 8 bits with int8 activations on AMX-INT8 where a sum ends with a block of 32 columns: groups of 32
+// with activations per token (tok8), all groups with activations per block (blk8; definitions: kernels/ref/w4a8.cpp,
+// kernels/ref/symmetric.h).
 //
 // A sum is one product of tiles of 32 columns, half of what a tile holds, and an instruction takes as long for it. What
 // bounds it is that each sum is stored, loaded and scaled. groups_amxbf16.cpp has the same walk:
 //
-//   chunk  16 blocks of 32 columns of one panel: less 128, as B tiles, with their scales, they lie in L1 while all
+//   chunk  16 blocks of 32 columns of one panel: as B tiles of signed bytes, with their scales, they lie in L1 while
+//   all
 //          tokens pass
 //   part   8, 12 or 16 tokens, the rows of an A tile as it lies; their results stay in vector registers
 //   turn   one sum. Three are under way: products of sum i, stores of sum i - 1, scales of sum i - 2
@@ -41,14 +43,62 @@ constexpr int kFewTokens = 31;
 
 #include "kernels/x86/amx_tiles.inl"
 
+#include "kernels/x86/dot_amx.inl"
+
 #include "kernels/x86/read_ahead.inl"
+
+// --- weights ------------------------------------------------------------------------------------
+
+// How 32 columns of a panel become a B tile.
+struct Int8 {
+  static constexpr bool kDoubled = false;
+  static constexpr std::size_t kBytes = 512;
+  [[gnu::always_inline]] static inline void expand(const std::byte* codes, std::uint8_t* to) {
+#pragma GCC unroll 8
+    for (std::size_t row = 0; row < 8; ++row)
+      _mm512_store_si512(to + 64 * row, _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * row), _mm512_set1_epi8(-128)));
+  }
+};
+struct Int4 {
+  static constexpr bool kDoubled = false;
+  static constexpr std::size_t kBytes = 256;
+  [[gnu::always_inline]] static inline void expand(const std::byte* codes, std::uint8_t* to) {
+    Nibbles::expand(codes, to, 0, _mm512_set1_epi8(8));
+  }
+};
+// Twice the values.
+struct E2m1 {
+  static constexpr bool kDoubled = true;
+  static constexpr std::size_t kBytes = 256;
+  [[gnu::always_inline]] static inline void expand(const std::byte* codes, std::uint8_t* to) {
+    const __m512i mask = _mm512_set1_epi8(15),
+                  values = _mm512_sub_epi8(V::repeated(kE2m1Codes.data()), _mm512_set1_epi8(12));
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) {
+      const __m512i v = _mm512_loadu_si512(codes + 64 * i), high = _mm512_srli_epi16(v, 4);
+      _mm512_store_si512(to + 64 * i, _mm512_shuffle_epi8(values, _mm512_and_si512(v, mask)));
+      _mm512_store_si512(to + 64 * (i + 4), _mm512_shuffle_epi8(values, _mm512_and_si512(high, mask)));
+    }
+  }
+};
+
+// W4A8: tokens have zero points.
+struct PerShiftedToken : PerToken {
+  const std::int32_t* z;  // [n]
+  PerShiftedToken(const GemmArgs& a, int first)
+      : PerToken(a, first), z(reinterpret_cast<const std::int32_t*>(scale + a.n)) {}
+};
+template <class Facts>
+constexpr bool kShifted = std::is_same_v<Facts, PerShiftedToken>;
+
+// --- products -----------------------------------------------------------------------------------
 
 constexpr std::int64_t kChunkBlocks = 16;
 
 using Sums = std::array<std::array<std::int32_t, 16>, kPartRows>;
 
 struct alignas(64) Scratch {
-  std::array<std::array<std::byte, 512>, kChunkBlocks> weights;
+  std::array<std::array<std::uint8_t, 512>, kChunkBlocks> weights;
   __m512 scales[kChunkBlocks];
   std::array<Sums, 2> sums;  // of the last turns
   __m512 results[kTileTokens / Cut::kFewest][kPartRows];
@@ -58,18 +108,20 @@ struct alignas(64) Scratch {
 template <class Facts>
 struct BlockCall : Call<Facts> {
   std::int64_t blocks, blocks_of_group;
+  std::size_t row_sums;  // of a panel
 
   [[gnu::flatten]] explicit BlockCall(const GemmArgs& args)
       : Call<Facts>(args),
         blocks(args.shape.blocks()),
-        blocks_of_group(args.matrix->groups.is_whole() ? INT64_MAX : args.matrix->group() / 32) {}
+        blocks_of_group(args.matrix->groups.is_whole() ? INT64_MAX : args.matrix->group() / 32),
+        row_sums(args.matrix->sum_offset()) {}
   int first(int part, int tokens) const { return std::min(part * tokens, this->n - tokens); }
 };
 
 // Tile registers of a turn: 0 and 1 sums, 4 and 5 activations, 6 and 7 weights.
 template <int kTurn>
 struct Turn {
-  [[gnu::always_inline]] static inline void multiply(const std::byte* x, const std::byte* w) {
+  [[gnu::always_inline]] static inline void multiply(const std::byte* x, const std::uint8_t* w) {
     if constexpr (kTurn == 0) {  // the intrinsics want literal numbers
       _tile_zero(0);
       _tile_loadd(4, x, 64);
@@ -91,7 +143,7 @@ struct Turn {
 };
 
 // One panel against the tile.
-template <class Facts, int kTokens>
+template <class Codes, class Facts, int kTokens>
 class Panel {
  public:
   Panel(const BlockCall<Facts>& call, const Cut& cut, const std::byte* panel, Scratch& s, Share& share)
@@ -108,18 +160,14 @@ class Panel {
  private:
   // Weights and scales of a chunk.
   [[gnu::noinline]] void prepare(std::int64_t first, std::int64_t count) {
-    const __m512i half = _mm512_set1_epi8(-128);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t block = first + i, group = block / c_.blocks_of_group;
       ScaleWalk walk = c_.scales;
       walk.at += usize(group / 2) * (walk.step + walk.other_step) + usize(group % 2) * walk.step;
-      s_.scales[i] = load_scales(walk, panel_);
-      const std::byte* codes =
-          panel_ + c_.header + usize(block / 2) * (c_.unit_header + 1024) + c_.unit_header + usize(block % 2) * 512;
-      std::byte* to = at(s_.weights, i).data();
-#pragma GCC unroll 8
-      for (std::size_t row = 0; row < 8; ++row)
-        _mm512_store_si512(to + 64 * row, _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * row), half));
+      s_.scales[i] = Codes::kDoubled ? V::load_e8m0(panel_ + walk.at) : load_scales(walk, panel_);
+      const std::byte* codes = panel_ + c_.header + usize(block / 2) * (c_.unit_header + 2 * Codes::kBytes) +
+                               c_.unit_header + usize(block % 2) * Codes::kBytes;
+      Codes::expand(codes, at(s_.weights, i).data());
     }
   }
 
@@ -167,11 +215,16 @@ class Panel {
   }
 
   [[gnu::always_inline]] void write(const __m512 (&f)[kTokens], int first, float* out) const {
+    const __m512 row_sums = kShifted<Facts> ? _mm512_loadu_ps(panel_ + c_.row_sums) : _mm512_setzero_ps();
     const __m512 bias = c_.has_bias ? _mm512_loadu_ps(panel_ + c_.bias) : _mm512_setzero_ps();
 #pragma GCC unroll 16
     for (std::size_t t = 0; t < kTokens; ++t) {
       const int token = first + static_cast<int>(t);
-      const __m512 r = Facts::kBlocks ? f[t] : _mm512_mul_ps(f[t], _mm512_set1_ps(c_.words.scale[token]));
+      __m512 r = f[t];
+      if constexpr (kShifted<Facts>)
+        r = _mm512_fmadd_ps(row_sums, _mm512_set1_ps(static_cast<float>(c_.words.z[token])), r);
+      if constexpr (!Facts::kBlocks) r = _mm512_mul_ps(r, _mm512_set1_ps(c_.words.scale[token]));
+      if constexpr (Codes::kDoubled) r = halved(c_, r, panel_);
       _mm512_storeu_ps(out + token * c_.a.ld, _mm512_add_ps(r, bias));
     }
   }
@@ -183,7 +236,7 @@ class Panel {
   Share& share_;
 };
 
-template <class Facts, int kTokens>
+template <class Codes, class Facts, int kTokens>
 void multiply(const BlockCall<Facts>& call, const Cut& cut) {
   const GemmArgs& a = call.a;
   TileConfig config(kTokens, kChainWeights);
@@ -193,34 +246,50 @@ void multiply(const BlockCall<Facts>& call, const Cut& cut) {
   auto& s = *new (a.scratch) Scratch;
   Share share(a, call.stride, a.panel_count * cut.parts * call.blocks);
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    Panel<Facts, kTokens>(call, cut, a.panels + usize(p) * call.stride, s, share).run(a.out + p * kPanelRows);
+    Panel<Codes, Facts, kTokens>(call, cut, a.panels + usize(p) * call.stride, s, share).run(a.out + p * kPanelRows);
   _tile_release();
 }
-template <class Facts>
+template <class Codes, class Facts>
 void multiply(const GemmArgs& a) {
   const BlockCall<Facts> call(a);
   const Cut cut(a.n);
-  cut.tokens == 16   ? multiply<Facts, 16>(call, cut)
-  : cut.tokens == 12 ? multiply<Facts, 12>(call, cut)
-                     : multiply<Facts, 8>(call, cut);
+  cut.tokens == 16   ? multiply<Codes, Facts, 16>(call, cut)
+  : cut.tokens == 12 ? multiply<Codes, Facts, 12>(call, cut)
+                     : multiply<Codes, Facts, 8>(call, cut);
 }
 
 // Zero points are few files', and would cost a multiplication and an addition for each sum.
+template <class Codes, const Kernel& kFew>
 void gemm_blocks(const GemmArgs& a) {
-  if (a.n <= kFewTokens || a.matrix->has_zeros) return kernel_rows::w8a8_blk8_p16_avx512vnni.gemm(a);
-  multiply<PerBlock>(a);
+  if (a.n <= kFewTokens || a.matrix->has_zeros) return kFew.gemm(a);
+  multiply<Codes, PerBlock>(a);
 }
+template <class Codes, class Facts, const Kernel& kFew>
 void gemm_tokens(const GemmArgs& a) {
-  if (a.n <= kFewTokens || a.matrix->group() != 32) return kernel_rows::w8a8_tok8_p16_avx512vnni.gemm(a);
-  multiply<PerToken>(a);
+  if (a.n <= kFewTokens || a.matrix->grouping() != Grouping::g32) return kFew.gemm(a);
+  multiply<Codes, Facts>(a);
 }
 
 }  // namespace
 
 constinit const Kernel kernel_rows::w8a8_blk8_p16_amxint8 =
-    amx_row("w8a8_blk8_p16_amxint8", avx512::quantize_blocks, gemm_blocks, sizeof(Scratch));
+    amx_row("w8a8_blk8_p16_amxint8", avx512::quantize_blocks, gemm_blocks<Int8, kernel_rows::w8a8_blk8_p16_avx512vnni>,
+            sizeof(Scratch));
+constinit const Kernel kernel_rows::w4a8_blk8_p16_amxint8 =
+    amx_row("w4a8_blk8_p16_amxint8", avx512::quantize_blocks, gemm_blocks<Int4, kernel_rows::w4a8_blk8_p16_avx512vnni>,
+            sizeof(Scratch));
+constinit const Kernel kernel_rows::w4a8_blk8_p16_amxint8_zp =
+    amx_row("w4a8_blk8_p16_amxint8_zp", avx512::quantize_blocks,
+            gemm_blocks<Int4, kernel_rows::w4a8_blk8_p16_avx512vnni_zp>, sizeof(Scratch));
+constinit const Kernel kernel_rows::mxfp4_blk8_p16_amxint8 =
+    amx_row("mxfp4_blk8_p16_amxint8", avx512::quantize_blocks,
+            gemm_blocks<E2m1, kernel_rows::mxfp4_blk8_p16_avx512vnni>, sizeof(Scratch));
 constinit const Kernel kernel_rows::w8a8_tok8_p16_amxint8_g32 =
-    amx_row("w8a8_tok8_p16_amxint8_g32", avx512::quantize_symmetric, gemm_tokens, sizeof(Scratch));
+    amx_row("w8a8_tok8_p16_amxint8_g32", avx512::quantize_symmetric,
+            gemm_tokens<Int8, PerToken, kernel_rows::w8a8_tok8_p16_avx512vnni>, sizeof(Scratch));
+constinit const Kernel kernel_rows::w4a8_tok8_p16_amxint8_g32 =
+    amx_row("w4a8_tok8_p16_amxint8_g32", avx512::quantize_tok8,
+            gemm_tokens<Int4, PerShiftedToken, kernel_rows::w4a8_tok8_p16_avx512vnni>, sizeof(Scratch));
 
 }  // namespace moe::kernels
 

@@ -35,7 +35,8 @@ constexpr int kTileRows = tile_rows("w4a8_tok8_p16_avx512vnni");
 
 #include "kernels/x86/dot_avx512.inl"
 
-// The tile as the kernels walk it, from row `first` on.
+// The tile as the kernels walk it, from row `first` on. kMany: it may have more rows than one walk takes.
+template <bool kMany>
 struct Tile {
   int n, first;
   const std::int8_t* codes;
@@ -53,12 +54,12 @@ struct Tile {
   // Rows of the tile, for addresses: what the compiler knows where N rows are all of them.
   template <int P, int N>
   [[gnu::always_inline]] int rows() const {
-    return P == 1 ? n : N;
+    return P == 1 || kMany ? n : N;
   }
 };
 
-template <int P, int N>
-void finish_rows(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
+template <int P, int N, bool kMany>
+void finish_rows(const GemmArgs& a, const Tile<kMany>& t, const std::byte* panel, std::int64_t column,
                  const __m512 (&r)[P][N]) {
   const P16& m = *a.matrix;
   for (int p = 0; p < P; ++p) {
@@ -70,9 +71,9 @@ void finish_rows(const GemmArgs& a, const Tile& t, const std::byte* panel, std::
 }
 
 // r = a * s_a after a = fma(rsum, z, a): the end of a group-wise sum, with what each panel has for it loaded once.
-template <int P, int N>
-[[gnu::noinline]] void finish_groups(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
-                                     const __m512 (&f)[P][N]) {
+template <int P, int N, bool kMany>
+[[gnu::noinline]] void finish_groups(const GemmArgs& a, const Tile<kMany>& t, const std::byte* panel,
+                                     std::int64_t column, const __m512 (&f)[P][N]) {
   const P16& m = *a.matrix;
   const std::size_t stride = m.panel_bytes(), sums = m.sum_offset(), biases = m.bias_offset();
   __m512 rsum[P], bias[P];
@@ -91,9 +92,9 @@ template <int P, int N>
   }
 }
 
-template <int P, int N>
-[[gnu::noinline]] void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
-                                      Ahead<Nibbles, P>& reading) {
+template <int P, int N, bool kMany>
+[[gnu::noinline]] void panels_channel(const GemmArgs& a, const Tile<kMany>& t, const std::byte* panel,
+                                      std::int64_t column, Ahead<Nibbles, P>& reading) {
   Ahead<Nibbles, P> ahead = reading;
   const P16& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
@@ -108,7 +109,7 @@ template <int P, int N>
   ahead.header(panel, m.header_bytes());
   for (std::int64_t k = 0, blocks = a.shape.blocks(); k < blocks; ++k, w += 256) {
     ahead.block(w);
-    b.add(w, stride, t.codes + block_offset(k, t.rows<P, N>()));
+    b.add(w, stride, t.codes + block_offset(k, t.template rows<P, N>()));
   }
   reading = ahead;
   __m512 r[P][N];
@@ -121,9 +122,9 @@ template <int P, int N>
   finish_rows<P, N>(a, t, panel, column, r);
 }
 
-template <int P, int N>
-[[gnu::noinline]] void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
-                                      Ahead<Nibbles, P>& reading) {
+template <int P, int N, bool kMany>
+[[gnu::noinline]] void panels_grouped(const GemmArgs& a, const Tile<kMany>& t, const std::byte* panel,
+                                      std::int64_t column, Ahead<Nibbles, P>& reading) {
   Ahead<Nibbles, P> ahead = reading;
   const P16& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
@@ -135,12 +136,12 @@ template <int P, int N>
   ahead.header(panel, m.header_bytes());
   const std::int32_t* corr = t.corr;
   std::int64_t k = 0;
-  for (std::int64_t g = 0, groups = m.group_count(); g < groups; ++g, corr += t.rows<P, N>()) {
+  for (std::int64_t g = 0, groups = m.group_count(); g < groups; ++g, corr += t.template rows<P, N>()) {
     Block<Nibbles, P, N> b;
     b.start(corr, nullptr);
     for (const std::int64_t end = k + per_group; k < end; ++k, w += 256) {
       ahead.block(w);
-      b.add(w, stride, t.codes + block_offset(k, t.rows<P, N>()));
+      b.add(w, stride, t.codes + block_offset(k, t.template rows<P, N>()));
     }
     for (int p = 0; p < P; ++p) {
       const __m512 scale = load_bf16(panel + usize(p) * stride + g * 32);
@@ -151,8 +152,8 @@ template <int P, int N>
   finish_groups<P, N>(a, t, panel, column, f);
 }
 
-template <int P, int N>
-[[gnu::noinline]] void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
+template <int P, int N, bool kMany>
+[[gnu::noinline]] void panels_g32(const GemmArgs& a, const Tile<kMany>& t, const std::byte* panel, std::int64_t column,
                                   Ahead<Nibbles, P>& reading) {
   Ahead<Nibbles, P> ahead = reading;
   const P16& m = *a.matrix;
@@ -164,14 +165,14 @@ template <int P, int N>
   ahead.header(panel, m.header_bytes());
   const std::int32_t* corr = t.corr;
   const std::int64_t blocks = a.shape.blocks();
-  for (std::int64_t k = 0; k < blocks; ++k, corr += t.rows<P, N>()) {
+  for (std::int64_t k = 0; k < blocks; ++k, corr += t.template rows<P, N>()) {
     const std::size_t h = usize(k & 1);
     const std::byte* w = unit + 64 + 256 * h;
     if (h == 0) ahead.unit(unit, 64);
     ahead.block(w);
     Block<Nibbles, P, N> b;
     b.start(corr, nullptr);
-    b.add(w, stride, t.codes + block_offset(k, t.rows<P, N>()));
+    b.add(w, stride, t.codes + block_offset(k, t.template rows<P, N>()));
     for (int p = 0; p < P; ++p) {
       const __m512 scale = load_bf16(unit + usize(p) * stride + 32 * h);
       for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale, f[p][i]);
@@ -182,9 +183,9 @@ template <int P, int N>
   finish_groups<P, N>(a, t, panel, column, f);
 }
 
-template <int P, int N>
+template <int P, int N, bool kMany = false>
 void run_panels(const GemmArgs& a, std::int64_t begin, std::int64_t stop, int first) {
-  const Tile t(a, first);
+  const Tile<kMany> t(a, first);
   const std::size_t bytes = a.matrix->panel_bytes();
   Ahead<Nibbles, P> ahead(a, bytes);
   for (std::int64_t p = begin; p + P <= stop; p += P) {
@@ -222,7 +223,20 @@ void gemm_rows(const GemmArgs& a) {
   }
 }
 
+// More rows than a tile of this row has (the AMX rows'): walks of nearly equal height, which may meet a row twice,
+// alike.
+template <int N>
+void gemm_many(const GemmArgs& a) {
+  for (int row = 0; row < a.n; row += N) run_panels<2, N, true>(a, 0, a.panel_count, std::min(row, a.n - N));
+  if (a.panel_count % 2 != 0) last_panel(a);
+}
+
 void gemm(const GemmArgs& a) {
+  if (a.n > kTileRows) {  // so that two walks or more have at least five rows each
+    static constexpr void (*kByHeight[])(const GemmArgs&) = {gemm_many<5>, gemm_many<6>, gemm_many<7>, gemm_many<8>};
+    const int walks = (a.n + kTileRows - 1) / kTileRows;
+    return kByHeight[(a.n + walks - 1) / walks - 5](a);
+  }
   static constexpr void (*kByRows[kTileRows])(const GemmArgs&) = {
       gemm_rows<1>, gemm_rows<2>, gemm_rows<3>, gemm_rows<4>, gemm_rows<5>, gemm_rows<6>, gemm_rows<7>, gemm_rows<8>};
   kByRows[a.n - 1](a);
