@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "dist/dist.h"
+#include "dist/lap.h"
 #include "dist/owner.h"
 #include "dist/poll.h"
 #include "run/engine/zero_experts.h"
@@ -123,6 +124,7 @@ Check Dist::start_chunk() {
     if (count > 0)
       c.tokens = {count, rows(args_.hidden, c.first_token, count), rows(ids_, c.first_token, count),
                   rows(weights_, c.first_token, count), rows(args_.out, c.first_token, count)};
+    const Lap lap(pack_ns_);
     place(spread(), c.tokens, c.memory);
     mine.more = left > shape_.chunk ? 1 : 0;
   }
@@ -159,9 +161,12 @@ Check Dist::after_headers() {
 Check Dist::start_dispatch() {
   Chunk& c = chunk_of(Stage::headers);
   Memory& m = c.memory;
-  Polling polling(parallel(), [this] { look(); });
-  if (Check packed = pack(spread(), c.tokens, comm_->headers(), m, polling.parallel()); !packed)
-    failure_ = std::move(packed.error());
+  {
+    const Lap lap(pack_ns_);
+    Polling polling(parallel(), [this] { look(); });
+    if (Check packed = pack(spread(), c.tokens, comm_->headers(), m, polling.parallel()); !packed)
+      failure_ = std::move(packed.error());
+  }
   std::int64_t sent = 0;
   for (int r = 0; r < shape_.ranks; ++r) sent += r == comm_->rank() ? 0 : m.dispatch.send[r];
   rows_sent_.fetch_add(static_cast<std::uint64_t>(sent), std::memory_order_relaxed);
@@ -174,10 +179,13 @@ Check Dist::start_dispatch() {
 Check Dist::after_dispatch() {
   Chunk& c = chunk_of(Stage::dispatch);
   Memory& m = c.memory;
-  MOE_CHECK(read_rows(spread(), m));
+  {
+    const Lap lap(pack_ns_);
+    MOE_CHECK(read_rows(spread(), m));
+  }
   Polling polling(layer_ == nullptr ? Parallel{} : layer_->parallel(), [this] { look(); });
   if (Check run = run_rows(spread(), layer_.get(), engine_rows_, {call_memory_.engine, call_memory_.engine_bytes}, m,
-                           polling.parallel());
+                           polling.parallel(), pack_ns_);
       !run)
     failure_ = std::move(run.error());
   const Counts& n = m.combine;

@@ -220,6 +220,7 @@ std::string Dist::to_json() const {
   w.member("calls", calls_.load(std::memory_order_relaxed));
   w.member("rows_sent", rows_sent_.load(std::memory_order_relaxed));
   w.member("bytes_sent", bytes_sent_.load(std::memory_order_relaxed));
+  w.member("pack_us", pack_ns_.load(std::memory_order_relaxed) / 1000);
   return w.member("wait_us", comm_->wait_us()).end_object().take();
 }
 

@@ -116,7 +116,7 @@ class Dist {
   Check result_ = ok();
   Pending heads_;
 
-  std::atomic<std::uint64_t> calls_{0}, rows_sent_{0}, bytes_sent_{0};
+  std::atomic<std::uint64_t> calls_{0}, rows_sent_{0}, bytes_sent_{0}, pack_ns_{0};
 };
 
 }  // namespace moe::dist

@@ -6,6 +6,7 @@
 
 #include "base/index.h"
 #include "base/load.h"
+#include "dist/lap.h"
 
 namespace moe::dist {
 namespace {
@@ -90,7 +91,7 @@ Check read_rows(const Spread& s, Memory& m) {
 }
 
 Check run_rows(const Spread& s, const run::Layer* layer, std::int64_t engine_rows, std::span<std::byte> workspace,
-               Memory& m, const Parallel& parallel) {
+               Memory& m, const Parallel& parallel, std::atomic<std::uint64_t>& pack_ns) {
   const SpreadShape& shape = s.shape;
   const std::int64_t rows = all_rows(s, m), stride = static_cast<std::int64_t>(shape.in_row());
   const auto element = static_cast<std::int64_t>(shape.element);
@@ -112,9 +113,11 @@ Check run_rows(const Spread& s, const run::Layer* layer, std::int64_t engine_row
     if (!shape.exact) call.sums = m.back_send + begin * shape.row_floats;
     run::RowsDone done;
     MOE_CHECK(layer->run_rows(call, work, done));
+    const Lap lap(pack_ns);
     if (shape.exact) MOE_CHECK(spread_results(s, done, begin, m, parallel));
   }
   if (!shape.exact) {
+    const Lap lap(pack_ns);
     const std::int64_t own = rows_from(s, m, s.rank);
     std::memcpy(m.results + m.combine.recv_at[s.rank] * shape.row_floats,
                 m.back_send + m.dispatch.recv_at[s.rank] * shape.row_floats, usize(own) * shape.out_row());

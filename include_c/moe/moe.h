@@ -1074,9 +1074,9 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_poll(moe_dist_call* call, in
  *  CALLBACK, COMM, PEER. [excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_finish(moe_dist_call* call, moe_error** err);
 /** {"rank","size","options","experts","patch","attached","poisoned","chunk_tokens","layer_rows",
- *  "workspace_bytes","calls","rows_sent","bytes_sent","wait_us"}: options as resolved, the experts of this
- *  rank, rows of one run of the layer; what it has sent and how long it has waited so far. Statuses:
- *  common. [any] */
+ *  "workspace_bytes","calls","rows_sent","bytes_sent","pack_us","wait_us"}: options as resolved, the experts
+ *  of this rank, rows of one run of the layer; so far: what it has sent, how long its rows and results were
+ *  packed and unpacked, and, of the communicator, how long it has waited. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_to_json(const moe_dist* dist, moe_buffer** out, moe_error** err);
 MOE_API void MOE_CALL moe_dist_destroy(moe_dist* dist);
 /** Drops a call that moe_dist_finish has not ended: without a wait. If others may still wait for this rank's

@@ -4,9 +4,9 @@
  *
  * Each rank opens the directory and reads its own experts of each layer. N tokens in all, cut evenly among the ranks,
  * go through every layer; hidden states and router logits are random, the same for every number of ranks. Rank 0 prints
- * tokens/s, how much of the time went into waits for other ranks, and the SHA-256 of all outputs: with combine exact
- * the one of a single process, which `cluster DIR` without mpirun prints. Threads are those of the rank's CPUs, or its
- * share of them where mpirun binds nothing. */
+ * tokens/s, how much of the time went into waits for other ranks and into packing, and the SHA-256 of all outputs: with
+ * combine exact the one of a single process, which `cluster DIR` without mpirun prints. Threads are those of the rank's
+ * CPUs, or its share of them where mpirun binds nothing. */
 #include <mpi.h>
 /* after mpi.h: moe_mpi_comm_create */
 #include <moe/moe_mpi.h>
@@ -17,6 +17,7 @@
 
 typedef struct {
   moe_dist* dist;
+  moe_layer* alone; /* of a single rank, which needs no exchange */
   int64_t number, width, experts;
 } spread_layer;
 
@@ -80,7 +81,10 @@ static spread_layer spread(moe_context* context, moe_comm* comm, const moe_check
   moe_buffer_destroy(json);
   free(patch);
   check(moe_dist_attach(s.dist, layer, &err));
-  moe_layer_destroy(layer);
+  if (moe_comm_size(comm) == 1)
+    s.alone = layer;
+  else
+    moe_layer_destroy(layer);
   return s;
 }
 
@@ -118,16 +122,21 @@ static void print_hash(const uint16_t* rows, size_t layers, int64_t numbers, int
   free(all), free(counts), free(places);
 }
 
-/* Microseconds that a rank waited for others, and bytes that it sent: of the communicator and all layers so far. */
-static void read_traffic(const spread_layer* layers, size_t n, double* waits, double* sent) {
-  *sent = 0;
+/* Microseconds that a rank waited for others and packed rows, and bytes that it sent: so far, of all layers. */
+typedef struct {
+  double waits, packs, sent;
+} traffic;
+static traffic read_traffic(const spread_layer* layers, size_t n) {
+  traffic t = {0, 0, 0};
   for (size_t l = 0; l < n; ++l) {
     moe_buffer* json = NULL;
     check(moe_dist_to_json(layers[l].dist, &json, &err));
-    *waits = number_in(moe_buffer_data(json), "\"wait_us\":");
-    *sent += number_in(moe_buffer_data(json), "\"bytes_sent\":");
+    t.waits = number_in(moe_buffer_data(json), "\"wait_us\":"); /* of the communicator */
+    t.packs += number_in(moe_buffer_data(json), "\"pack_us\":");
+    t.sent += number_in(moe_buffer_data(json), "\"bytes_sent\":");
     moe_buffer_destroy(json);
   }
+  return t;
 }
 
 typedef struct {
@@ -229,9 +238,10 @@ int main(int argc, char** argv) {
   uint16_t* hidden = calloc((size_t)(mine * width) + 1, sizeof *hidden);
   uint16_t* out = calloc(n * (size_t)(mine * width) + 1, sizeof *out);
   float* logits = calloc((size_t)(mine * experts) + 1, sizeof *logits);
-  double seconds = 0, waits_before = 0, sent_before = 0;
+  double seconds = 0;
+  traffic before = {0, 0, 0};
   for (int64_t call = -1; call < c.calls; ++call) { /* the first one warms up */
-    if (call == 0) read_traffic(layers, n, &waits_before, &sent_before);
+    if (call == 0) before = read_traffic(layers, n);
     for (size_t l = 0; l < n; ++l) {
       for (int64_t t = 0; t < mine; ++t) make_token(&layers[l], begin + t, hidden + t * width, logits + t * experts);
       moe_tensor x = {
@@ -244,25 +254,26 @@ int main(int argc, char** argv) {
           .struct_size = sizeof args, .mode = MOE_APPLY_ROUTER_LOGITS, .hidden = &x, .router_logits = &g, .out = &y};
       MPI_Barrier(MPI_COMM_WORLD);
       start = MPI_Wtime();
-      check(moe_dist_apply(layers[l].dist, &args, &err));
+      check(layers[l].alone ? moe_apply(layers[l].alone, &args, &err) : moe_dist_apply(layers[l].dist, &args, &err));
       if (call >= 0) seconds += MPI_Wtime() - start;
     }
   }
 
-  double waits = 0, sent = 0, most_seconds = 0, all_sent = 0, most_waits = 0;
-  read_traffic(layers, n, &waits, &sent);
-  waits -= waits_before, sent -= sent_before;
-  MPI_Reduce(&seconds, &most_seconds, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-  MPI_Reduce(&waits, &most_waits, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  const traffic after = read_traffic(layers, n);
+  const double mine_of[] = {seconds, after.waits - before.waits, after.packs - before.packs};
+  const double sent = after.sent - before.sent;
+  double most_of[3], all_sent = 0;
+  MPI_Reduce(mine_of, most_of, 3, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   MPI_Reduce(&sent, &all_sent, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
   if (rank == 0) {
     printf("%.1f tokens/s through the experts of all layers, %lld tokens a call\n",
-           (double)(c.tokens * c.calls) / most_seconds, (long long)c.tokens);
-    printf("exchange: at most %.1f %% of the time waited for, %.1f KB sent for a token and layer\n",
-           100e-6 * most_waits / most_seconds, 1e-3 * all_sent / (double)(c.tokens * c.calls) / (double)n);
+           (double)(c.tokens * c.calls) / most_of[0], (long long)c.tokens);
+    printf("exchange: at most %.1f %% of the time waited for, %.2f %% packing, %.1f KB sent for a token and layer\n",
+           100e-6 * most_of[1] / most_of[0], 100e-6 * most_of[2] / most_of[0],
+           1e-3 * all_sent / (double)(c.tokens * c.calls) / (double)n);
   }
   print_hash(out, n, mine * width, rank, size);
-  for (size_t l = 0; l < n; ++l) moe_dist_destroy(layers[l].dist);
+  for (size_t l = 0; l < n; ++l) moe_dist_destroy(layers[l].dist), moe_layer_destroy(layers[l].alone);
   moe_comm_destroy(comm);
   moe_checkpoint_destroy(model);
   moe_context_destroy(context);
