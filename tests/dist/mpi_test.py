@@ -4,11 +4,13 @@
     tests/dist/mpi_test.py SUITE --mpi openmpi|mpich --ranks mpi_ranks --cluster cluster [--rounds N] [--seed N]
 
 bits      the example `cluster` on checkpoints of three formats: the SHA-256 of a single process from 1, 2, 3, 4, 7 and 8 ranks,
-          evenly cut and with fewer tokens than ranks
+          evenly cut and with fewer tokens than ranks; with combine compact those of a second run
 calls     mpi_ranks: good calls; bad ids, another step, another config on one rank
 faults    a rank that is killed, stops, sleeps: the others get an error within the deadline, and go on by themselves
 hosts     two hosts with a network between them, as two network namespaces (root, Open MPI): the SHA-256 of one process; the link is
           cut in a call: an error within the deadline
+large     mpi_large (beside mpi_ranks), 2.18 GB in one exchange: the bits of one process; 77 where 9 GB are not free
+installed a build's files (--own) in another place: the example cluster by pkg-config, mpi_ranks by a CMake project
 library   what libmoe_mpi (--own) exports and needs; libmoe itself has nothing of an MPI
 python    mpi_python.py with mpi4py, on the MPI that it was built for; skipped (77) with the other one
 foreign   a program of one MPI with the libmoe_mpi of the other (--other): MOE_ERR_VERSION, no crash
@@ -102,8 +104,9 @@ def make_checkpoint(model, shape, form):
                    stdout=subprocess.DEVNULL)
 
 
-def hash_of(args, ranks, model, tokens, more=()):
-    output = Job(args, ranks, [args.cluster, model, "--tokens", tokens, "--calls", 2, "--threads", 1], more).wait(120)
+def hash_of(args, ranks, model, tokens, more=(), combine="exact"):
+    command = [args.cluster, model, "--tokens", tokens, "--calls", 2, "--threads", 1, "--combine", combine]
+    output = Job(args, ranks, command, more).wait(120)
     found = re.search(r"SHA-256 of the outputs: ([0-9a-f]{64})", output or "")
     check(found, f"{model.name}, {ranks} ranks: no hash", output)
     return found[1]
@@ -117,6 +120,10 @@ def bits(args, folder):
             hashes = {ranks: hash_of(args, ranks, model, tokens) for ranks in NUMBERS}
             check(len(set(hashes.values())) == 1, f"{shape} {form}, {tokens} tokens: {hashes}")
             print(f"{shape} {form}, {tokens} tokens: {hashes[1][:16]} from {', '.join(map(str, NUMBERS))} ranks", flush=True)
+        for ranks in (2, 3, 8):
+            again = {hash_of(args, ranks, model, 23, combine="compact") for _ in range(2)}
+            check(len(again) == 1, f"{shape} {form}, compact, {ranks} ranks: two runs differ")
+        print(f"{shape} {form}, compact: the same bits again with 2, 3 and 8 ranks", flush=True)
 
 
 def calls(args, _):
@@ -313,8 +320,58 @@ def library(args, _):
     print(f"exports {', '.join(sorted(exported))}; needs {', '.join(mine)}; libmoe needs {', '.join(needed(core))}")
 
 
+def large(args, _):
+    free = int(re.search(r"MemAvailable: *(\d+) kB", pathlib.Path("/proc/meminfo").read_text())[1])
+    if free < 9 << 20:
+        print(f"large: {free >> 20} GB are free, 9 are needed")
+        sys.exit(77)
+    job = Job(args, 2, [args.ranks.parent / "mpi_large"])
+    output = job.wait(600)
+    job.sweep()
+    check(output and job.process.returncode == 0 and "the bits of one process" in output, "2 ranks", output)
+    print(output.strip())
+
+
+PROJECT = """cmake_minimum_required(VERSION 3.20)
+project(consumer C)
+find_package(moe 0.1 REQUIRED COMPONENTS shared mpi_{mpi})
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(OF_MPI REQUIRED IMPORTED_TARGET {module})
+add_executable(mpi_ranks {source})
+target_compile_definitions(mpi_ranks PRIVATE _GNU_SOURCE)
+target_link_libraries(mpi_ranks PRIVATE moe::mpi_{mpi} PkgConfig::OF_MPI)
+"""
+MODULES = {"openmpi": "ompi-c", "mpich": "mpich"}
+
+
+def installed(args, folder):
+    quiet = {"check": True, "stdout": subprocess.DEVNULL}
+    build, tree = core_of(args).parent, folder / "prefix"
+    subprocess.run(["cmake", "--install", build, "--prefix", tree], **quiet)
+    description = next(tree.rglob(f"libmoe-mpi-{args.mpi}.pc"))
+    os.environ["PKG_CONFIG_PATH"] = str(description.parent)
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", f"libmoe-mpi-{args.mpi}", MODULES[args.mpi]], check=True,
+                           capture_output=True, text=True).stdout.split()
+    model, cluster = folder / "model", folder / "cluster"
+    make_checkpoint(model, *FORMATS[0])
+    want = hash_of(args, 1, model, 23)
+    subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", ROOT / "bindings_examples/examples/cluster/cluster.c", "-o", cluster, *flags,
+                    f"-Wl,-rpath,{description.parent.parent}"], check=True)
+    args.cluster = cluster
+    check(hash_of(args, 3, model, 23) == want, "other bits")
+    project = folder / "project"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(
+        PROJECT.format(mpi=args.mpi, module=MODULES[args.mpi], source=ROOT / "tests/dist/mpi_ranks.c"))
+    subprocess.run(["cmake", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={tree}"], **quiet)
+    subprocess.run(["cmake", "--build", project / "build"], **quiet)
+    args.ranks = project / "build/mpi_ranks"
+    expect_all(args, 3, "well")
+    print(f"installed: cluster by {description.name}, mpi_ranks by moe::mpi_{args.mpi}")
+
+
 SUITES = {"bits": bits, "library": library, "hosts": hosts, "foreign": foreign, "python": python, "calls": calls, "faults": faults,
-          "random": randomly}
+          "random": randomly, "large": large, "installed": installed}
 
 
 def main():
