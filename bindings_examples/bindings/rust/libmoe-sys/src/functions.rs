@@ -473,9 +473,9 @@ functions! {
     /// CALLBACK, COMM, PEER. \[excl\]
     fn moe_dist_finish(call: *mut moe_dist_call, err: *mut *mut moe_error) -> moe_status;
     /// {"rank","size","options","experts","patch","attached","poisoned","chunk_tokens","layer_rows",
-    /// "workspace_bytes","calls","rows_sent","bytes_sent","wait_us"}: options as resolved, the experts of this
-    /// rank, rows of one run of the layer; what it has sent and how long it has waited so far. Statuses:
-    /// common. \[any\]
+    /// "workspace_bytes","calls","rows_sent","bytes_sent","pack_us","wait_us"}: options as resolved, the experts
+    /// of this rank, rows of one run of the layer; so far: what it has sent, how long its rows and results were
+    /// packed and unpacked, and, of the communicator, how long it has waited. Statuses: common. \[any\]
     fn moe_dist_to_json(dist: *const moe_dist, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_dist_destroy(dist: *mut moe_dist) -> ();
