@@ -1,9 +1,10 @@
 /* A model's experts spread over the ranks of MPI.
  *
- *   mpirun -n 4 cluster DIR [--tokens N] [--calls N] [--combine exact|compact] [--threads N]
+ *   mpirun -n 4 cluster DIR [--tokens N] [--calls N] [--combine exact|compact] [--threads N] [--routing model|uniform]
  *
  * Each rank opens the directory and reads its own experts of each layer. N tokens in all, cut evenly among the ranks,
- * go through every layer; hidden states and router logits are random, the same for every number of ranks. Rank 0 prints
+ * go through every layer; hidden states and router logits are random, the same for every number of ranks. With routing
+ * uniform the experts of a token are random instead, so that no bias of the model fills one rank. Rank 0 prints
  * tokens/s, how much of the time went into waits for other ranks and into packing, and the SHA-256 of all outputs: with
  * combine exact the one of a single process, which `cluster DIR` without mpirun prints. Threads are those of the rank's
  * CPUs, or its share of them where mpirun binds nothing. */
@@ -18,7 +19,7 @@
 typedef struct {
   moe_dist* dist;
   moe_layer* alone; /* of a single rank, which needs no exchange */
-  int64_t number, width, experts;
+  int64_t number, width, experts, top_k;
 } spread_layer;
 
 static moe_error* err;
@@ -60,7 +61,7 @@ static spread_layer spread(moe_context* context, moe_comm* comm, const moe_check
                            int64_t most_tokens, const char* combine) {
   moe_layer_info info = {.struct_size = sizeof info};
   check(moe_checkpoint_layer_info(model, number, &info, &err));
-  spread_layer s = {.number = number, .width = info.hidden_dim, .experts = info.num_experts};
+  spread_layer s = {.number = number, .width = info.hidden_dim, .experts = info.num_experts, .top_k = info.top_k};
   moe_config* whole = NULL;
   check(moe_checkpoint_config(model, number, NULL, 0, &whole, &err));
   char options[160];
@@ -97,6 +98,20 @@ static void make_token(const spread_layer* s, int64_t t, uint16_t* hidden, float
       hidden[i] = (uint16_t)((state >> 63) << 15 | 0x3e00 | (state & 0x1ff)); /* bfloat16, 0.125 to 0.5 */
     else
       logits[i - s->width] = (float)(state >> 40) * 0x1p-22f;
+  }
+}
+
+/* Different experts, all of them alike, for token t; their weights are equal. */
+static void route_token(const spread_layer* s, int64_t t, const float* logits, int32_t* ids, float* weights) {
+  for (int64_t k = 0; k < s->top_k; ++k) {
+    int64_t best = -1;
+    for (int64_t e = 0; e < s->experts; ++e) { /* of random numbers the largest, then the next */
+      int taken = 0;
+      for (int64_t j = 0; j < k; ++j) taken |= ids[t * s->top_k + j] == e;
+      if (!taken && (best < 0 || logits[e] > logits[best])) best = e;
+    }
+    ids[t * s->top_k + k] = (int32_t)best;
+    weights[t * s->top_k + k] = 1.0f / (float)s->top_k;
   }
 }
 
@@ -142,12 +157,13 @@ static traffic read_traffic(const spread_layer* layers, size_t n) {
 typedef struct {
   int64_t tokens, calls;
   const char *directory, *combine;
-  int threads;
+  int threads, uniform;
 } command;
 
 static int usage(void) {
   fprintf(stderr,
-          "usage: mpirun -n RANKS cluster DIR [--tokens N] [--calls N] [--combine exact|compact] [--threads N]\n");
+          "usage: mpirun -n RANKS cluster DIR [--tokens N] [--calls N] [--combine exact|compact] [--threads N]\n"
+          "                                  [--routing model|uniform]\n");
   return 2;
 }
 
@@ -169,6 +185,8 @@ static int read_command(int argc, char** argv, command* c) {
       c->threads = atoi(value);
     else if (strcmp(name, "--combine") == 0)
       c->combine = value;
+    else if (strcmp(name, "--routing") == 0 && (strcmp(value, "uniform") == 0 || strcmp(value, "model") == 0))
+      c->uniform = value[0] == 'u';
     else
       return 0;
   }
@@ -234,24 +252,35 @@ int main(int argc, char** argv) {
            size == 1 ? "" : "s", threads, threads == 1 ? "" : "s", n, (long long)layers[0].experts, MPI_Wtime() - start,
            moe_mpi_built_for());
 
-  const int64_t width = layers[0].width, experts = layers[0].experts;
+  const int64_t width = layers[0].width, experts = layers[0].experts, top_k = layers[0].top_k;
   uint16_t* hidden = calloc((size_t)(mine * width) + 1, sizeof *hidden);
   uint16_t* out = calloc(n * (size_t)(mine * width) + 1, sizeof *out);
   float* logits = calloc((size_t)(mine * experts) + 1, sizeof *logits);
+  int32_t* ids = calloc((size_t)(mine * top_k) + 1, sizeof *ids);
+  float* weights = calloc((size_t)(mine * top_k) + 1, sizeof *weights);
   double seconds = 0;
   traffic before = {0, 0, 0};
   for (int64_t call = -1; call < c.calls; ++call) { /* the first one warms up */
     if (call == 0) before = read_traffic(layers, n);
     for (size_t l = 0; l < n; ++l) {
-      for (int64_t t = 0; t < mine; ++t) make_token(&layers[l], begin + t, hidden + t * width, logits + t * experts);
+      for (int64_t t = 0; t < mine; ++t) {
+        make_token(&layers[l], begin + t, hidden + t * width, logits + t * experts);
+        if (c.uniform) route_token(&layers[l], t, logits + t * experts, ids, weights);
+      }
       moe_tensor x = {
           .struct_size = sizeof x, .dtype = MOE_DTYPE_BF16, .ndim = 2, .data = hidden, .shape = {mine, width}};
       moe_tensor g = {
           .struct_size = sizeof g, .dtype = MOE_DTYPE_F32, .ndim = 2, .data = logits, .shape = {mine, experts}};
       moe_tensor y = x;
       y.data = out + l * (size_t)(mine * width);
-      moe_apply_args args = {
-          .struct_size = sizeof args, .mode = MOE_APPLY_ROUTER_LOGITS, .hidden = &x, .router_logits = &g, .out = &y};
+      moe_tensor i = {.struct_size = sizeof i, .dtype = MOE_DTYPE_I32, .ndim = 2, .data = ids, .shape = {mine, top_k}};
+      moe_tensor w = {
+          .struct_size = sizeof w, .dtype = MOE_DTYPE_F32, .ndim = 2, .data = weights, .shape = {mine, top_k}};
+      moe_apply_args args = {.struct_size = sizeof args, .hidden = &x, .out = &y};
+      if (c.uniform)
+        args.mode = MOE_APPLY_TOPK, args.topk_ids = &i, args.topk_weights = &w;
+      else
+        args.mode = MOE_APPLY_ROUTER_LOGITS, args.router_logits = &g;
       MPI_Barrier(MPI_COMM_WORLD);
       start = MPI_Wtime();
       check(layers[l].alone ? moe_apply(layers[l].alone, &args, &err) : moe_dist_apply(layers[l].dist, &args, &err));
@@ -277,7 +306,7 @@ int main(int argc, char** argv) {
   moe_comm_destroy(comm);
   moe_checkpoint_destroy(model);
   moe_context_destroy(context);
-  free(hidden), free(out), free(logits), free(layers);
+  free(hidden), free(out), free(logits), free(ids), free(weights), free(layers);
   MPI_Finalize();
   return 0;
 }
