@@ -4,8 +4,8 @@
 
 #include <chrono>
 #include <cstddef>
-#include <thread>
 
+#include "base/os/thread.h"
 #include "base/parallel.h"
 
 namespace moe::dist {
@@ -41,7 +41,7 @@ class Polling {
         &job);
   }
   void tick() {
-    if (std::this_thread::get_id() != caller_) return;
+    if (thread_number() != caller_) return;
     const Clock::time_point now = Clock::now();
     if (now < next_) return;
     next_ = now + kEvery;
@@ -50,7 +50,7 @@ class Polling {
 
   const Parallel inner_;
   Look look_;
-  const std::thread::id caller_ = std::this_thread::get_id();
+  const std::size_t caller_ = thread_number();
   Clock::time_point next_{};  // the first task's end is a look
 };
 

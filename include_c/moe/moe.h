@@ -996,7 +996,7 @@ typedef struct moe_comm_ops {
   void* user;
   moe_status (MOE_CALL *alltoallv_start)(void* user, uint64_t row_bytes, const void* send, const int64_t* send_counts, const int64_t* send_displs, void* recv, const int64_t* recv_counts, const int64_t* recv_displs, moe_comm_op** op, moe_error** err);
   moe_status (MOE_CALL *test)(void* user, moe_comm_op* op, int32_t* done, moe_error** err);
-                                 /* Never blocks. When *done becomes 1 the operation no longer exists. */
+                                 /* Never blocks; also called between tasks of this rank's work. After *done = 1 the operation no longer exists. */
   moe_status (MOE_CALL *allgatherv_start)(void* user, uint64_t row_bytes, const void* send, int64_t send_count, void* recv, const int64_t* recv_counts, const int64_t* recv_displs, moe_comm_op** op, moe_error** err);
   moe_status (MOE_CALL *alltoall_start)(void* user, uint64_t row_bytes, const void* send, void* recv, moe_comm_op** op, moe_error** err);
                                  /* One row to and from each rank. */

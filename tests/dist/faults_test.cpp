@@ -284,7 +284,7 @@ TEST(DistFaults, RanksThatSleepOrLeaveAtRandom) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   const Sample s = small();
   std::mt19937 rng(seed);
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < 20; ++round) {
     const int ranks = 2 + static_cast<int>(rng() % 4), victim = static_cast<int>(rng() % static_cast<unsigned>(ranks));
     const int calls = static_cast<int>(rng() % 5), kind = static_cast<int>(rng() % 3);
     std::atomic<int> left{ranks - 1};

@@ -402,7 +402,7 @@ pub type moe_weight_source_ops_put = Option<unsafe extern "C" fn(*mut c_void, *c
 /// user, row_bytes, send, send_counts, send_displs, recv, recv_counts, recv_displs, op, err.
 pub type moe_comm_ops_alltoallv_start = Option<unsafe extern "C" fn(*mut c_void, u64, *const c_void, *const c_void, *const c_void, *mut c_void, *const c_void, *const c_void, *mut *mut c_void, *mut *mut moe_error) -> moe_status>;
 
-/// Never blocks. When \*done becomes 1 the operation no longer exists.
+/// Never blocks; also called between tasks of this rank's work. After \*done = 1 the operation no longer exists.
 pub type moe_comm_ops_test = Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i32, *mut *mut moe_error) -> moe_status>;
 
 /// user, row_bytes, send, send_count, recv, recv_counts, recv_displs, op, err.
@@ -750,7 +750,7 @@ pub struct moe_comm_ops {
     pub user: *mut c_void,
     /// Alltoallv start.
     pub alltoallv_start: moe_comm_ops_alltoallv_start,
-    /// Never blocks. When \*done becomes 1 the operation no longer exists.
+    /// Never blocks; also called between tasks of this rank's work. After \*done = 1 the operation no longer exists.
     pub test: moe_comm_ops_test,
     /// Allgatherv start.
     pub allgatherv_start: moe_comm_ops_allgatherv_start,
