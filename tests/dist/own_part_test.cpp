@@ -12,14 +12,19 @@
 namespace {
 std::atomic<bool> counting{false};
 std::atomic<int> allocations{0};
-void* counted(std::size_t size) {
+void* counted(std::size_t size) noexcept {
   if (counting.load(std::memory_order_relaxed)) ++allocations;
-  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  return std::malloc(size == 0 ? 1 : size);
+}
+void* counted_or_throw(std::size_t size) {
+  if (void* p = counted(size)) return p;
   throw std::bad_alloc();
 }
 }  // namespace
-void* operator new(std::size_t size) { return counted(size); }
-void* operator new[](std::size_t size) { return counted(size); }
+void* operator new(std::size_t size) { return counted_or_throw(size); }
+void* operator new[](std::size_t size) { return counted_or_throw(size); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return counted(size); }
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return counted(size); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
