@@ -2,6 +2,7 @@
 #include "dist/comm.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <numeric>
@@ -23,8 +24,17 @@ std::int64_t elapsed_us(Clock::time_point since) {
 
 }  // namespace
 
+// What an unfinished operation may still write to.
+struct Comm::Left {
+  std::vector<std::shared_ptr<void>> kept;
+  std::array<std::vector<RankHeader>, 2> headers;
+  std::array<std::vector<std::int64_t>, 3> numbers;
+  Left* before = nullptr;
+};
+constinit std::atomic<Comm::Left*> Comm::all_left_{nullptr};
+
 Comm::Comm(std::unique_ptr<Transport> transport, const CommOptions& options)
-    : transport_(std::move(transport)), options_(options) {
+    : transport_(std::move(transport)), options_(options), left_(std::make_unique<Left>()) {
   const std::size_t n = usize(size());
   sent_.resize(n);
   received_.resize(n);
@@ -43,14 +53,13 @@ Comm::~Comm() {
   const bool forgets = transport_->forgets_buffers();
   transport_.reset();
   if (!stuck_ || forgets) return;
-  // Moved to the heap, where nobody ends them.
-  const auto leave = [](auto& member) {
-    using Left = std::remove_reference_t<decltype(member)>;
-    static_cast<void>(new (std::nothrow) Left(std::move(member)));
-  };
-  leave(kept_);
-  for (auto* headers : {&sent_, &received_}) leave(*headers);
-  for (auto* numbers : {&ones_, &places_, &zeros_}) leave(*numbers);
+  Left* const left = left_.release();
+  left->kept = std::move(kept_);
+  left->headers = {std::move(sent_), std::move(received_)};
+  left->numbers = {std::move(ones_), std::move(places_), std::move(zeros_)};
+  left->before = all_left_.load(std::memory_order_relaxed);
+  while (!all_left_.compare_exchange_weak(left->before, left, std::memory_order_release, std::memory_order_relaxed)) {
+  }
 }
 
 Check Comm::claim() {

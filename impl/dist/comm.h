@@ -75,6 +75,10 @@ class Comm {
   std::uint64_t wait_us() const { return wait_us_.load(std::memory_order_relaxed); }
 
  private:
+  struct Left;
+  // Left behind by all communicators: never given back, but tools that look for leaks find it here.
+  static std::atomic<Left*> all_left_;
+
   Comm(std::unique_ptr<Transport> transport, const CommOptions& options);
   Error timed_out(const Pending& pending, std::int64_t ms);
 
@@ -86,6 +90,7 @@ class Comm {
   std::atomic<std::uint64_t> wait_us_{0};
   std::uint32_t calls_ = 0;
   bool stuck_ = false;  // an operation never ended
+  std::unique_ptr<Left> left_;
   std::vector<std::shared_ptr<void>> kept_;
 };
 

@@ -139,20 +139,19 @@ TEST(DistTable, LettersThatChangeAtRandom) {
       if (kind == 2 && rng() % 4 == 0) letter.resize(rng() % letter.size());
       return kind != 3 || rng() % 4 != 0;
     };
-    on_mail(
-        box, 3,
-        [&](int rank, moe_comm* comm) {
-          const Spread spread(s, comm, R"({"chunk_tokens":2})");
-          if (rank == 0) on = true;
-          for (int i = 0; i < 3; ++i) {
-            Part part(s, rank * 4, 4);
-            const moe_status status = apply(spread, part).status;
-            EXPECT_TRUE(status == MOE_OK || status == MOE_ERR_COMM || status == MOE_ERR_PEER ||
-                        status == MOE_ERR_COMM_POISONED)
-                << status;
-          }
-        },
-        R"({"timeout_ms":60})");
+    on_mail(box, 3, [&](int rank, moe_comm* comm) {
+      const Spread spread(s, comm, R"({"chunk_tokens":2})");
+      const char options[] = R"({"timeout_ms":60})";  // of calls alone
+      EXPECT_EQ(moe_comm_set_options(comm, options, sizeof options - 1, nullptr), MOE_OK);
+      if (rank == 0) on = true;
+      for (int i = 0; i < 3; ++i) {
+        Part part(s, rank * 4, 4);
+        const moe_status status = apply(spread, part).status;
+        EXPECT_TRUE(status == MOE_OK || status == MOE_ERR_COMM || status == MOE_ERR_PEER ||
+                    status == MOE_ERR_COMM_POISONED)
+            << status;
+      }
+    });
   }
 }
 
