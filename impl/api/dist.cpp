@@ -25,6 +25,16 @@ Result<ConfigObject> config_of(const moe_context* ctx, const moe_config* config,
   return config->object;
 }
 
+// The others wait for a call that could not even be read.
+template <class Read>
+Result<moe::run::ApplyArgs> read_call(Read read) {
+  try {
+    return read();
+  } catch (const std::bad_alloc&) {
+    return fail(Code::out_of_memory, "", "out of memory");
+  }
+}
+
 Result<std::shared_ptr<const moe::run::Layer>> layer_of(const moe_layer* layer) {
   MOE_CHECK(check_optional(layer, "layer"));
   return object_of(layer);
@@ -126,7 +136,7 @@ moe_status moe_dist_apply(moe_dist* dist, const moe_apply_args* args, moe_error*
   return guard(err, [&]() -> Check {
     MOE_CHECK(not_null({{"dist", dist}}));
     MOE_CHECK(check_handle(dist, "dist"));
-    MOE_CHECK(dist->object->begin(call_of(*dist->object, args)));
+    MOE_CHECK(dist->object->begin(read_call([&] { return call_of(*dist->object, args); })));
     return dist->object->finish();
   });
 }
@@ -136,8 +146,11 @@ moe_status moe_dist_begin(moe_dist* dist, const moe_apply_args* args, moe_dist_c
     clear(out);
     MOE_CHECK(not_null({{"dist", dist}, {"out", out}}));
     MOE_CHECK(check_handle(dist, "dist"));
-    std::unique_ptr<moe_dist_call> call(make_handle<moe_dist_call>(dist->object));
-    MOE_CHECK(dist->object->begin(call_of(*dist->object, args)));
+    std::unique_ptr<moe_dist_call> call;
+    MOE_CHECK(dist->object->begin(read_call([&] {
+      call.reset(make_handle<moe_dist_call>(dist->object));
+      return call_of(*dist->object, args);
+    })));
     *out = call.release();
     return ok();
   });

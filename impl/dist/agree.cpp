@@ -65,6 +65,12 @@ Check agree_on(Comm& comm, const std::string& text) {
   MOE_CHECK(comm.gather(&mine, sizeof mine, all, "agreement"));
   std::vector<Summary> summaries(usize(comm.size()));
   std::memcpy(summaries.data(), all.data(), all.size());
+  const auto poisoned = [&](int rank, const char* what) {
+    comm.poison();
+    return bad_peer(rank, what);
+  };
+  if (const Summary& own = summaries[usize(comm.rank())]; own.hash != mine.hash || own.size != mine.size)
+    return poisoned(comm.rank(), "its own summary changed");
   std::uint64_t longest = 0;
   bool equal = true;
   for (const Summary& s : summaries) {
@@ -72,7 +78,7 @@ Check agree_on(Comm& comm, const std::string& text) {
     equal = equal && s.hash == summaries[0].hash && s.size == summaries[0].size;
   }
   if (equal) return ok();
-  if (longest > kMostText) return bad_peer(0, "a text that is too long");
+  if (longest > kMostText) return poisoned(0, "a text that is too long");
   // All in rows of the longest one: an error may cost some memory.
   std::vector<std::byte> row(usize(longest));
   std::memcpy(row.data(), text.data(), text.size());
@@ -82,7 +88,7 @@ Check agree_on(Comm& comm, const std::string& text) {
     texts.emplace_back(reinterpret_cast<const char*>(all.data()) + r * row.size(), usize(summaries[r].size));
   for (std::size_t r = 1; r < texts.size(); ++r)
     if (texts[r] != texts[0]) return mismatch(texts, r);
-  return bad_peer(0, "a hash that is not its text's");
+  return poisoned(0, "a hash that is not its text's");
 }
 
 }  // namespace moe::dist

@@ -104,7 +104,11 @@ Check Dist::begin(Result<run::ApplyArgs> args) {
   failure_.reset();
   lost_.reset();
   result_ = ok();
-  if (Check read = read_args(args); !read) failure_ = std::move(read.error());
+  try {  // the others wait, whatever happens here
+    if (Check read = read_args(args); !read) failure_ = std::move(read.error());
+  } catch (const std::bad_alloc&) {
+    failure_ = fail(Code::out_of_memory, "", "out of memory");
+  }
   if (Check started = start_chunk(); !started) stop(std::move(started));
   leaver.done();
   if (!failure_ && stage_ != Stage::over) return ok();
@@ -137,7 +141,9 @@ Check Dist::read_headers(bool& last) {
   last = true;
   for (int r = 0; r < shape_.ranks; ++r) {
     const RankHeader& h = headers[r];
-    const bool wrong = h.rows < 0 || h.rows > shape_.chunk || h.more > 1 || (h.more == 1 && turn_ + 1 >= chunks());
+    const bool nowhere = h.rows > 0 && !places_.holds_any(comm_->rank());
+    const bool wrong =
+        nowhere || h.rows < 0 || h.rows > shape_.chunk || h.more > 1 || (h.more == 1 && turn_ + 1 >= chunks());
     const bool forged = r == comm_->rank() && h.rows != chunk_of(Stage::headers).memory.header_rows[r];
     if (wrong || forged) return bad_peer(r, "a header that cannot be");
     if (h.more == 1) last = false;
@@ -298,8 +304,8 @@ void Dist::look() {
     for (Chunk& c : chunks_)
       if (Result<bool> done = comm_->test(c.rows); !done) lost_ = std::move(done.error());
     if (Result<bool> done = comm_->test(heads_); !done) lost_ = std::move(done.error());
-  } catch (const std::bad_alloc&) {
-    lost_ = fail(Code::out_of_memory, "", "out of memory");
+  } catch (...) {  // a task's caller takes no exception
+    lost_ = fail(Code::internal, "comm", "look: failed");
   }
 }
 
@@ -315,15 +321,13 @@ void Dist::stop(Check result) {
   result_ = std::move(result);
   stage_ = Stage::over;
   bool left = heads_.running;
-  for (Chunk& c : chunks_) {
-    left |= c.rows.running;
-    comm_->abandon(c.rows);
-  }
-  comm_->abandon(heads_);
+  for (const Chunk& c : chunks_) left |= c.rows.running;
   if (left) {
     comm_->keep(chunk_buffer_);
     if (call_buffer_ != nullptr) comm_->keep(call_buffer_);
   }
+  for (Chunk& c : chunks_) comm_->abandon(c.rows);
+  comm_->abandon(heads_);
 }
 
 bool Dist::progress() {
@@ -346,6 +350,7 @@ bool Dist::progress() {
 }
 
 Check Dist::finish() {
+  if (stage_ == Stage::none) return fail(Code::state, "call", "call: it was left after a failure");
   Leaver leaver(*this);
   while (!progress())
     if (Check waited = comm_->wait(*waits_for()); !waited) stop(std::move(waited));

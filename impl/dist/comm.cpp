@@ -36,6 +36,7 @@ constinit std::atomic<Comm::Left*> Comm::all_left_{nullptr};
 Comm::Comm(std::unique_ptr<Transport> transport, const CommOptions& options)
     : transport_(std::move(transport)), options_(options), left_(std::make_unique<Left>()) {
   const std::size_t n = usize(size());
+  kept_.reserve(8);
   sent_.resize(n);
   received_.resize(n);
   ones_.assign(n, 1);
@@ -79,14 +80,14 @@ Check Comm::set_options(const CommOptions& options) {
 
 Check Comm::start(const Exchange& x, const char* step, Pending& pending) {
   pending = {nullptr, step, true};
-  Check started = transport_->alltoallv(x, pending.op);
+  Check started = in_transport([&] { return transport_->alltoallv(x, pending.op); });
   if (!started) pending.running = false, poison();
   return started;
 }
 
 Check Comm::start_allgather(const Exchange& x, const char* step, Pending& pending) {
   pending = {nullptr, step, true};
-  Result<bool> started = transport_->allgatherv(x, pending.op);
+  Result<bool> started = in_transport([&] { return transport_->allgatherv(x, pending.op); });
   if (started && !*started) return start(x, step, pending);
   if (started) return ok();
   pending.running = false;
@@ -102,7 +103,7 @@ Check Comm::start_headers(const RankHeader& mine, const std::int64_t* rows, Pend
   const auto* send = reinterpret_cast<const std::byte*>(sent_.data());
   auto* recv = reinterpret_cast<std::byte*>(received_.data());
   pending = {nullptr, "headers", true};
-  Result<bool> started = transport_->alltoall(sizeof(RankHeader), send, recv, pending.op);
+  Result<bool> started = in_transport([&] { return transport_->alltoall(sizeof(RankHeader), send, recv, pending.op); });
   if (started && *started) return ok();
   if (started)
     return start({.row_bytes = sizeof(RankHeader),
@@ -120,7 +121,7 @@ Check Comm::start_headers(const RankHeader& mine, const std::int64_t* rows, Pend
 
 Result<bool> Comm::test(Pending& pending) {
   if (!pending.running) return true;
-  Result<bool> done = transport_->test(pending.op);
+  Result<bool> done = in_transport([&] { return transport_->test(pending.op); });
   if (!done) poison();
   if (!done || *done) pending.running = false;
   return done;
@@ -161,6 +162,16 @@ Check Comm::gather(const void* mine, std::size_t bytes, std::vector<std::byte>& 
   const auto recv = std::make_shared<std::vector<std::byte>>(all.size());
   if (bytes != 0) std::memcpy(send->data(), mine, bytes);
   Pending pending;
+  struct Keeper {  // however this ends
+    Comm& comm;
+    Pending& pending;
+    const std::shared_ptr<std::vector<std::byte>>&send, &recv;
+    ~Keeper() {
+      if (!pending.running) return;
+      comm.keep(send), comm.keep(recv);
+      comm.abandon(pending);
+    }
+  } const keeper{*this, pending, send, recv};
   MOE_CHECK(start_allgather({.row_bytes = bytes,
                              .send = send->data(),
                              .send_counts = ones_.data(),
@@ -169,9 +180,7 @@ Check Comm::gather(const void* mine, std::size_t bytes, std::vector<std::byte>& 
                              .recv_counts = ones_.data(),
                              .recv_displs = places_.data()},
                             step, pending));
-  Check done = wait(pending);
-  if (pending.running) keep(send), keep(recv);
-  MOE_CHECK(std::move(done));
+  MOE_CHECK(wait(pending));
   all = *recv;
   return ok();
 }

@@ -70,7 +70,10 @@ class Comm {
     poison();
   }
   // What an unfinished operation may still write to. It is kept until the transport is gone, or for ever.
-  void keep(std::shared_ptr<void> memory) { kept_.push_back(std::move(memory)); }
+  // A communicator fails once, so a few places are enough.
+  void keep(std::shared_ptr<void> memory) noexcept {
+    if (kept_.size() < kept_.capacity()) kept_.push_back(std::move(memory));
+  }
 
   std::uint64_t wait_us() const { return wait_us_.load(std::memory_order_relaxed); }
 
@@ -81,6 +84,16 @@ class Comm {
 
   Comm(std::unique_ptr<Transport> transport, const CommOptions& options);
   Error timed_out(const Pending& pending, std::int64_t ms);
+  // What throws in the transport leaves it as a failure does.
+  template <class Body>
+  auto in_transport(Body body) {
+    try {
+      return body();
+    } catch (...) {
+      poison();
+      throw;
+    }
+  }
 
   std::unique_ptr<Transport> transport_;
   CommOptions options_;

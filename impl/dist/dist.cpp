@@ -113,7 +113,12 @@ Result<std::shared_ptr<Dist>> Dist::create(std::shared_ptr<run::Context> context
   };
   Check prepared = guarded([&] { return dist->prepare(config, options); });
   MOE_CHECK(meet(SyncStep::create, std::move(prepared)));
-  MOE_CHECK(agree_on(c, agreement(*dist->config_, dist->options_)));
+  try {
+    MOE_CHECK(agree_on(c, agreement(*dist->config_, dist->options_)));
+  } catch (...) {  // between two exchanges, of which the others wait for the second
+    c.poison();
+    throw;
+  }
   Check reserved = guarded([&] { return dist->reserve(); });
   MOE_CHECK(meet(SyncStep::created, std::move(reserved)));
   return dist;
@@ -164,7 +169,10 @@ Check Dist::agree_on_sums() {
   std::int32_t first = 0;
   for (int r = 0; r < comm_->size(); ++r) {
     const std::int32_t here = headers[r].rows;
-    if (here < 0 || here > 2) return bad_peer(r, "no kind of sums");
+    if (here < 0 || here > 2) {
+      comm_->poison();
+      return bad_peer(r, "no kind of sums");
+    }
     if (here == 0) continue;
     if (first != 0 && here != first)
       return fail(Code::config_mismatch, "layer",

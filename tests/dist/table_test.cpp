@@ -119,6 +119,32 @@ TEST(DistTable, HeadersThatCannotBe) {
   }
 }
 
+// Rows for a rank that holds no expert: it has no layer to run them.
+TEST(DistTable, RowsForARankWithoutExperts) {
+  const Sample s = int4_sample({.E = 1, .K = 1}, 4);
+  Mailbox box;
+  std::atomic<bool> on{false};
+  box.spoil = [&](int from, int to, std::uint64_t, std::uint64_t row_bytes, Mailbox::Letter& letter) {
+    const std::int32_t rows = 1;
+    if (on && from == 0 && to == 1 && row_bytes == 16) std::memcpy(letter.data(), &rows, sizeof rows);
+    return true;
+  };
+  on_mail(
+      box, 2,
+      [&](int rank, moe_comm* comm) {
+        const Spread spread(s, comm);
+        Part part(s, rank * 2, 2);
+        EXPECT_EQ(apply(spread, part).status, MOE_OK);
+        if (rank == 0) on = true;
+        const Failure f = apply(spread, part);
+        EXPECT_EQ(f.status, MOE_ERR_COMM) << f.message;
+        if (rank == 1) {
+          EXPECT_EQ(f.details["reason"], "protocol");
+        }
+      },
+      kShort);
+}
+
 // Bits of any letter change, letters get lost or are cut short: some status, in time, and no access out of bounds
 // (which the sanitizers would see).
 TEST(DistTable, LettersThatChangeAtRandom) {
