@@ -398,6 +398,50 @@ class Transports(unittest.TestCase):
             with self.assertRaises(libmoe.CommPoisoned):
                 libmoe.Dist(comm, config)
 
+    def test_a_size_that_changes_later(self):
+        mail = Mail.all(1)[0]
+        seen = []
+
+        class Growing(Mail):
+            def start(self, send, send_counts, *more):
+                seen.append(len(send_counts))
+                self.size = 1
+                op = super().start(send, send_counts, *more)
+                self.size = 10 ** 8
+                return op
+
+            def test(self, op):
+                self.size = 1
+                done = super().test(op)
+                self.size = 10 ** 8
+                return done
+        transport = Growing(mail.queues, 0, 1)
+        with libmoe.Comm.from_transport(transport) as comm, spread(comm) as dist:
+            hidden, logits = batch(3)
+            np.testing.assert_array_equal(dist.apply(hidden, logits), layer().apply(hidden, logits))
+        self.assertEqual(set(seen), {1})
+
+    def test_a_poll_within_a_poll_is_refused(self):
+        calls, refused = [], []
+
+        class Polling(Mail):
+            def test(self, op):
+                for call in calls:
+                    try:
+                        call.poll()
+                    except libmoe.Busy:
+                        refused.append(op)
+                return super().test(op)
+        transport = Polling(Mail.all(1)[0].queues, 0, 1)
+        with libmoe.Comm.from_transport(transport) as comm, spread(comm) as dist:
+            hidden, logits = batch(3)
+            calls.append(dist.begin(hidden, logits))
+            while not calls[0].poll():
+                pass
+            call = calls.pop()
+            np.testing.assert_array_equal(call.finish(), layer().apply(hidden, logits))
+        self.assertGreater(len(refused), 0)
+
     def test_nothing_of_it_is_left(self):
         gc.collect()
         before = len(libmoe._handle.kept._objects)

@@ -36,6 +36,7 @@ class Transport(Protocol):
     nothing else to do (without it the thread yields), and `abort(code)`, which ends the job.
 
     What `start` or `test` raises fails the call, and poisons the communicator: nothing may write to `recv` any more.
+    The memory of operations that never ended, and then the transport, may be kept for as long as the process runs.
     What is no Exception, such as KeyboardInterrupt, and what `pause` or `abort` raises, comes out when the call ends.
     """
 
@@ -60,6 +61,7 @@ class _Table:
 
     def __init__(self, transport: Transport) -> None:
         self.transport, self.raised = transport, Raised()
+        self.rank, self.size = (integer(getattr(transport, name), name, ctypes.c_int32) for name in ("rank", "size"))
         self.numbers = itertools.count(1)  # NULL would be no number
         self.ops: dict[int | None, Any] = {}
 
@@ -92,7 +94,7 @@ def _start(number: int, row_bytes: int, send: int | None, send_counts: int, send
            recv_counts: int, recv_displs: int, op: Any, err: Any) -> int:
     table: _Table = kept[number]
     try:
-        ranks = table.transport.size
+        ranks = table.size  # of the lists: what the transport says later is another number
         sent = _rows_at(send_counts, ranks), _rows_at(send_displs, ranks)
         received = _rows_at(recv_counts, ranks), _rows_at(recv_displs, ranks)
         key = next(table.numbers)
@@ -163,8 +165,7 @@ class Comm(Handle):
                                 f"got {type(transport).__name__} without {name}")
         table, document = _Table(transport), encode(options, "options")
         ops = abi.moe_comm_ops(struct_size=ctypes.sizeof(abi.moe_comm_ops), alltoallv_start=_start, test=_test,
-                               rank=integer(transport.rank, "rank", ctypes.c_int32),
-                               size=integer(transport.size, "size", ctypes.c_int32), destroy=release)
+                               rank=table.rank, size=table.size, destroy=release)
         for name, member, function in (("pause", "wait_hint", _pause), ("abort", "abort", _abort)):
             check_function(getattr(transport, name, None), name)
             if getattr(transport, name, None) is not None:
@@ -383,6 +384,7 @@ class DistCall(Handle):
     _cause: BaseException | None = None
 
     def _begin(self, args: Any, control: Control | None) -> None:
+        self._polling = threading.Lock()
         try:
             self._create("moe_dist_begin", self._dist, ctypes.byref(args), using=(control,))
         finally:
@@ -392,7 +394,12 @@ class DistCall(Handle):
     def poll(self) -> bool:
         """Goes on as far as it can without a wait for another rank; True when `finish` would not wait."""
         done = ctypes.c_int32()
-        call("moe_dist_poll", self, ctypes.byref(done))
+        if not self._polling.acquire(blocking=False):  # by another thread, or from the transport of this call
+            raise failure(Status.BUSY, self._kind, f"this {self._kind} is polled already")
+        try:
+            call("moe_dist_poll", self, ctypes.byref(done))
+        finally:
+            self._polling.release()
         self._cause = cause_of((self._dist,)) or self._cause  # `finish` says how the call went
         return bool(done.value)
 
