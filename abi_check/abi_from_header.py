@@ -59,7 +59,7 @@ REQUIRED_MEMBERS = {
     "moe_route_args.out_topk_ids",
     "moe_route_args.out_topk_weights",
 }
-# Structs of the caller that nobody looks into.
+# Structs of the caller: their members are not described.
 OPAQUE = {"moe_comm_op"}
 # Returns a moe_status that is not the result of the call.
 NOT_FALLIBLE = {"moe_error_status"}

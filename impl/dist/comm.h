@@ -62,7 +62,7 @@ class Comm {
 
   void poison() { poisoned_.store(true, std::memory_order_release); }
   bool is_poisoned() const { return poisoned_.load(std::memory_order_acquire); }
-  // Nobody will ask for its end any more.
+  // Its end is not asked for again.
   void abandon(Pending& pending) {
     if (!pending.running) return;
     pending.running = false;

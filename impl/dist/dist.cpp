@@ -92,11 +92,19 @@ Check Dist::reserve() {
 
 Result<std::shared_ptr<Dist>> Dist::create(std::shared_ptr<run::Context> context, std::shared_ptr<Comm> comm,
                                            Result<std::shared_ptr<const Config>> config, std::string_view options) {
-  std::shared_ptr<Dist> dist(new Dist(std::move(context), std::move(comm)));
-  Comm& c = *dist->comm_;
+  Comm& c = *comm;
   MOE_CHECK(c.claim());
   const Claimed claimed(c);
-  dist->number_ = c.next_call();
+  const std::uint32_t number = c.next_call();
+  std::shared_ptr<Dist> dist;
+  try {
+    dist.reset(new Dist(std::move(context), comm));
+  } catch (const std::bad_alloc&) {  // the others wait all the same
+    static_cast<void>(
+        c.meet({0, tag_of(SyncStep::create, number, 0, 0), static_cast<std::int32_t>(Code::out_of_memory), 0}));
+    throw;
+  }
+  dist->number_ = number;
   // A fault of this rank is told first; its own error is what it returns.
   const auto meet = [&](SyncStep step, Check mine) -> Check {
     RankHeader header = dist->header(step);

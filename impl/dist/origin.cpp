@@ -82,7 +82,7 @@ std::int64_t write_heads(const Spread& s, const ChunkTokens& chunk, Memory& m) {
 Check copy_values(const Spread& s, const ChunkTokens& chunk, const Memory& m, std::int64_t rows,
                   const Parallel& parallel) {
   const SpreadShape& shape = s.shape;
-  const std::size_t bytes = usize(shape.hidden) * shape.element;
+  const std::size_t bytes = usize(shape.hidden) * shape.element, filled = shape.values_offset() + bytes;
   return parallel.parts(rows, run::slot_parts(rows * 64), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
     std::int64_t rank = 0, first = 0;
     for (std::int64_t i = begin; i < end; ++i) {
@@ -91,6 +91,7 @@ Check copy_values(const Spread& s, const ChunkTokens& chunk, const Memory& m, st
       const std::int64_t t = m.row_token[i];
       std::memcpy(row + shape.values_offset(), chunk.hidden.data + usize(t * chunk.hidden.strides[0]) * shape.element,
                   bytes);
+      std::memset(row + filled, 0, shape.in_row() - filled);
     }
   });
 }

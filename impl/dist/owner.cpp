@@ -114,7 +114,12 @@ Check run_rows(const Spread& s, const run::Layer* layer, std::int64_t engine_row
     run::RowsDone done;
     MOE_CHECK(layer->run_rows(call, work, done));
     const Lap lap(pack_ns);
-    if (shape.exact) MOE_CHECK(spread_results(s, done, begin, m, parallel));
+    if (shape.exact) {
+      MOE_CHECK(spread_results(s, done, begin, m, parallel));
+    } else if (shape.hidden < shape.row_floats) {  // the engine writes no padding
+      for (std::int64_t i = 0; i < count; ++i)
+        std::fill(call.sums + i * shape.row_floats + shape.hidden, call.sums + (i + 1) * shape.row_floats, 0.0f);
+    }
   }
   if (!shape.exact) {
     const Lap lap(pack_ns);

@@ -22,6 +22,8 @@ static void check(moe_status status, const char* what) {
   fflush(stderr);
   _exit(3);
 }
+#include "mpi_layer.h"
+
 static void* take(size_t bytes) {
   void* p = malloc(bytes);
   if (p == NULL) fprintf(stderr, "no memory\n"), _exit(3);
@@ -44,17 +46,7 @@ static moe_layer* layer_of(const moe_config* config) {
   for (size_t i = 0; i < n; ++i) down[i] = number(3 * n + i);
   const moe_tensor u = tensor(MOE_DTYPE_F32, up, kExperts, 2 * kMiddle, kHidden);
   const moe_tensor d = tensor(MOE_DTYPE_F32, down, kExperts, kHidden, kMiddle);
-  moe_weights* weights = NULL;
-  moe_selection* selection = NULL;
-  moe_packed* packed = NULL;
-  moe_layer* layer = NULL;
-  check(moe_weights_create(config, &weights, &err), "weights");
-  check(moe_weights_set(weights, "w13_weight", &u, NULL, NULL, &err), "w13_weight");
-  check(moe_weights_set(weights, "w2_weight", &d, NULL, NULL, &err), "w2_weight");
-  check(moe_select_backend(NULL, config, NULL, 0, &selection, &err), "selection");
-  check(moe_convert_weights(NULL, selection, weights, NULL, &packed, &err), "conversion");
-  check(moe_layer_create(NULL, selection, packed, NULL, &layer, &err), "layer");
-  moe_packed_destroy(packed), moe_selection_destroy(selection), moe_weights_destroy(weights);
+  moe_layer* layer = layer_from(config, &u, &d);
   free(up), free(down);
   return layer;
 }

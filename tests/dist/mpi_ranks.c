@@ -48,6 +48,8 @@ static void check(moe_status status, const char* what) {
 static void expect(int condition, const char* what) {
   if (!condition) fail(what);
 }
+#include "mpi_layer.h"
+
 static int is(const char* name) { return strcmp(scenario, name) == 0; }
 static double now(void) {
   struct timespec t;
@@ -79,17 +81,7 @@ static moe_layer* layer_of(const moe_config* config, int first, int experts) {
   for (size_t i = 0; i < (size_t)experts * w2; ++i) down[i] = number(1000000 + (size_t)first * w2 + i);
   moe_tensor u = {.struct_size = sizeof u, .dtype = MOE_DTYPE_F32, .ndim = 3, .data = up, .shape = {experts, 2 * kMiddle, kHidden}};
   moe_tensor d = {.struct_size = sizeof d, .dtype = MOE_DTYPE_F32, .ndim = 3, .data = down, .shape = {experts, kHidden, kMiddle}};
-  moe_weights* weights = NULL;
-  moe_selection* selection = NULL;
-  moe_packed* packed = NULL;
-  moe_layer* layer = NULL;
-  check(moe_weights_create(config, &weights, &err), "weights");
-  check(moe_weights_set(weights, "w13_weight", &u, NULL, NULL, &err), "w13_weight");
-  check(moe_weights_set(weights, "w2_weight", &d, NULL, NULL, &err), "w2_weight");
-  check(moe_select_backend(NULL, config, NULL, 0, &selection, &err), "selection");
-  check(moe_convert_weights(NULL, selection, weights, NULL, &packed, &err), "conversion");
-  check(moe_layer_create(NULL, selection, packed, NULL, &layer, &err), "layer");
-  moe_packed_destroy(packed), moe_selection_destroy(selection), moe_weights_destroy(weights);
+  moe_layer* layer = layer_from(config, &u, &d);
   free(up), free(down);
   return layer;
 }

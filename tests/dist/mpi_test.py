@@ -87,7 +87,7 @@ def check(condition, what, output=""):
 
 
 def expect_all(args, ranks, scenario, seed=7, told=None, seconds=60, more=()):
-    """`told` ranks say that they saw what they should, and nobody says anything else."""
+    """`told` ranks say that they saw what they should, and no rank says anything else."""
     job = Job(args, ranks, [args.ranks, scenario, seed], more)
     output = job.wait(seconds)
     job.sweep()

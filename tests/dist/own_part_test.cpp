@@ -42,6 +42,19 @@ struct Memory {
   static void give(void*, void* p, std::size_t, std::size_t) { std::free(p); }
 };
 
+ContextPtr context_with(decltype(moe_allocator_ops::allocate) allocate) {
+  moe_allocator_ops memory{};
+  memory.struct_size = sizeof memory;
+  memory.allocate = allocate;
+  memory.deallocate = Memory::give;
+  moe_context_callbacks callbacks{};
+  callbacks.struct_size = sizeof callbacks;
+  callbacks.allocator = &memory;
+  return make<ContextPtr>([&](moe_context** o, moe_error** e) {
+    return moe_context_create("{\"threads\":1}", MOE_NUL_TERMINATED, &callbacks, o, e);
+  });
+}
+
 TEST(DistOwnPart, ACallAllocatesNothing) {
   const Sample s = int4_sample({.E = 6, .K = 2}, 12);
   constexpr int kSize = 3;
@@ -49,16 +62,7 @@ TEST(DistOwnPart, ACallAllocatesNothing) {
     for (const bool routes : {false, true}) {
       std::atomic<int> ready{0}, done{0};
       on_ranks(kSize, [&](int rank, moe_comm* comm) {
-        moe_allocator_ops memory{};
-        memory.struct_size = sizeof memory;
-        memory.allocate = Memory::take;
-        memory.deallocate = Memory::give;
-        moe_context_callbacks callbacks{};
-        callbacks.struct_size = sizeof callbacks;
-        callbacks.allocator = &memory;
-        const ContextPtr ctx = make<ContextPtr>([&](moe_context** o, moe_error** e) {
-          return moe_context_create("{\"threads\":1}", MOE_NUL_TERMINATED, &callbacks, o, e);
-        });
+        const ContextPtr ctx = context_with(Memory::take);
         const Spread spread(s, comm, options, ctx.get());
         Part part(s, rank * 4, 4, routes);
         ++ready;
@@ -79,16 +83,7 @@ TEST(DistOwnPart, ACallAllocatesNothing) {
 TEST(DistOwnPart, MemoryThatIsNotThereOnOneRank) {
   const Sample s = int4_sample({.E = 6, .K = 2}, 12);
   on_ranks(2, [&](int rank, moe_comm* comm) {
-    moe_allocator_ops memory{};
-    memory.struct_size = sizeof memory;
-    memory.allocate = [](void*, std::size_t, std::size_t, std::int32_t) -> void* { return nullptr; };
-    memory.deallocate = Memory::give;
-    moe_context_callbacks callbacks{};
-    callbacks.struct_size = sizeof callbacks;
-    callbacks.allocator = &memory;
-    const ContextPtr ctx = make<ContextPtr>([&](moe_context** o, moe_error** e) {
-      return moe_context_create("{\"threads\":1}", MOE_NUL_TERMINATED, &callbacks, o, e);
-    });
+    const ContextPtr ctx = context_with([](void*, std::size_t, std::size_t, std::int32_t) -> void* { return nullptr; });
     const ConfigPtr config = s.make();
     moe_dist* dist = nullptr;
     EXPECT_EQ(moe_dist_create(rank == 1 ? ctx.get() : nullptr, comm, config.get(), nullptr, 0, &dist, nullptr),

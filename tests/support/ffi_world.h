@@ -64,7 +64,7 @@ class FfiWorld {
     dist = attached(comm);
   }
   ~FfiWorld() {
-    for (const Begun& b : begun_) {  // BUSY: nobody has finished the call
+    for (const Begun& b : begun_) {  // BUSY: the call was not finished
       Word second = 0;
       const Word args = struct_of("moe_apply_args").word();
       const bool left = lib.status("moe_dist_begin", {b.dist, args, word_of(&second), 0}) == MOE_ERR_BUSY;

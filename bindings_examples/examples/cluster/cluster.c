@@ -89,7 +89,7 @@ static spread_layer spread(moe_context* context, moe_comm* comm, const moe_check
   return s;
 }
 
-/* The numbers of token t of a layer: of the whole model, whoever has the token. */
+/* The numbers of token t of a layer: the same on every rank. */
 static void make_token(const spread_layer* s, int64_t t, uint16_t* hidden, float* logits) {
   uint64_t state = (uint64_t)(t + 1) * 0x9e3779b97f4a7c15u ^ (uint64_t)(s->number + 1) * 0xd1b54a32d192ed03u;
   for (int64_t i = 0; i < s->width + s->experts; ++i) {
