@@ -71,6 +71,7 @@ constexpr std::array kFormats = {
     Format{"w4a16-g32", WNA16("W4A16", 32), 32, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}},
     Format{"w4a16-g128", WNA16("W4A16", 128), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}},
     Format{"w4a16-g128-act-order", ACT_ORDER(128), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kGroups}},
+    Format{"w8a16-g32", WNA16("W8A16", 32), 32, MOE_DTYPE_BF16, {kPacked8, kScale, kNone}},
     Format{"w8a16-channel", WNA16("W8A16", -1), -1, MOE_DTYPE_BF16, {kPacked8, kScale, kNone}},
     Format{"fp8-channel", FLOATS("FP8_DYNAMIC"), -1, MOE_DTYPE_BF16, {kE4m3, kScale, kNone}},
     Format{"fp8-channel-a8", WITH("FP8_DYNAMIC", "a8"), -1, MOE_DTYPE_BF16, {kE4m3, kScale, kNone}},

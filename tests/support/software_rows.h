@@ -1,6 +1,7 @@
 // AMX rows of integer and FP4 weights on tile registers of software against the scalar rows, bit by bit: the shortest
 // groups and longer ones, also than a chunk (kernels/x86/groups_amxbf16.cpp), and whole rows; parts of tokens that
 // overlap, one panel and many, zero points where the row takes them, the largest sums, a poisoned token among others.
+// Every fourth round has what the row is there for, so that tiles are reached.
 // Included behind software_tiles.h and the source of the rows.
 #pragma once
 
@@ -27,10 +28,12 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
  protected:
   void has_the_bits_of_the_scalar_row() {
     const Kernel& kernel = *GetParam();
+    const int before = SoftwareTiles::of_thread().calls;
     for (int round = 0; round < rounds(100); ++round) {
-      const P16 m = matrix_for(kernel, shape());
+      const bool usual = round % 4 == 0;
+      const P16 m = matrix_for(kernel, usual ? usual_shape() : shape());
       std::vector<std::byte> panels = random_panels(m, rng_);
-      const int n = pick(1, pick(0, 1) == 0 ? 16 : kernel.tile_rows);
+      const int n = usual ? pick(32, kernel.tile_rows) : pick(1, pick(0, 1) == 0 ? 16 : kernel.tile_rows);
       std::vector<float> x = rows_of_input(static_cast<std::size_t>(n * m.k));
       if (pick(0, 7) == 0) make_largest(m, panels, x);
       TileShape tile = tile_shape(kernel, m);
@@ -55,6 +58,7 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
           << static_cast<int>(m.scales) << (m.has_zeros ? ", zero points" : "");
     }
     EXPECT_EQ(SoftwareTiles::of_thread().faults, 0);
+    EXPECT_GE(SoftwareTiles::of_thread().calls - before, rounds(100) / 4) << "tiles are not reached";
   }
 
  private:
@@ -85,6 +89,14 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
     const int groups = pick(0, 7);
     s.group = groups == 0 ? s.k : groups < 4 ? least : groups < 7 ? 64 * pick(1, 10) : least * pick(1, 40);
     if (groups != 0) s.k = s.group * pick(s.group == least ? 1 : 2, s.group <= 128 ? 20 : 4);
+    return s;
+  }
+  // The shortest groups, and no zero points.
+  MatrixShape usual_shape() {
+    MatrixShape s = shape();
+    s.zeros = false;
+    s.group = static_cast<int>(GetParam()->id->group_multiple);
+    s.k = s.group * pick(1, 36);
     return s;
   }
   std::vector<float> rows_of_input(std::size_t count) {

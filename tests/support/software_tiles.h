@@ -24,6 +24,7 @@ class SoftwareTiles {
     return tiles;
   }
   int faults = 0;
+  int calls = 0;  // of what configures tiles: one for each matrix
 
   void configure(const void* config) {
     const auto* at = static_cast<const std::byte*>(config);
@@ -36,6 +37,7 @@ class SoftwareTiles {
       if (i < 8) tiles_[i] = {.rows = rows, .column_bytes = static_cast<std::size_t>(column_bytes)};
     }
     configured_ = true;
+    ++calls;
   }
   void release() {
     expect(configured_);

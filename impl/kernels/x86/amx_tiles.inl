@@ -63,15 +63,15 @@ struct Parts {
   int first(int part) const { return std::min(part * rows, n - rows); }
 };
 
-// Where results of a part stay in vector registers (8, 12 or 16 tokens of at least 8): tokens of a part, and parts. As
-// few rows as may be, the last part moved up so that it ends with the tile.
+// Where results of a part stay in vector registers: rows of a part (8, 12 or 16 of at least 8), and parts. As few rows
+// as may be, the last part moved up so that it ends with the tile.
 struct Cut {
   static constexpr int kFewest = 8;
-  int tokens = 0, parts = 0;
+  int rows = 0, parts = 0;
   explicit Cut(int n) {
-    for (const int rows : {16, 12, 8}) {
-      const int count = (n + rows - 1) / rows;
-      if (rows <= n && (parts == 0 || rows * count < tokens * parts)) tokens = rows, parts = count;
+    for (const int height : {16, 12, 8}) {
+      const int count = (n + height - 1) / height;
+      if (height <= n && (parts == 0 || height * count < rows * parts)) rows = height, parts = count;
     }
   }
 };

@@ -418,9 +418,9 @@ template <class Codes, bool kHalves>
 void multiply(const GemmArgs& a) {
   const GroupCall call(a);
   const Cut cut(a.n);
-  cut.tokens == 16   ? multiply<Codes, kHalves, 16>(call, cut)
-  : cut.tokens == 12 ? multiply<Codes, kHalves, 12>(call, cut)
-                     : multiply<Codes, kHalves, 8>(call, cut);
+  cut.rows == 16   ? multiply<Codes, kHalves, 16>(call, cut)
+  : cut.rows == 12 ? multiply<Codes, kHalves, 12>(call, cut)
+                   : multiply<Codes, kHalves, 8>(call, cut);
 }
 
 template <const Kernel& kFew>

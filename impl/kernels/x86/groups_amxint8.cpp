@@ -1,14 +1,14 @@
-// Weights of 4 and 8 bits with int8 activations on AMX-INT8 where a sum ends with a block of 32 columns: groups of 32
-// with activations per token (tok8), all groups with activations per block (blk8; definitions: kernels/ref/w4a8.cpp,
-// kernels/ref/symmetric.h).
+// Weights of 4 and 8 bits on AMX-INT8 where a sum ends with a block of 32 columns: groups of 32 with int8 activations
+// per token (tok8) and with two digits for each activation of 16 bits (blk16), all groups with int8 activations per
+// block (blk8; definitions: kernels/ref/w4a8.cpp, kernels/ref/symmetric.h).
 //
 // A sum is one product of tiles of 32 columns, half of what a tile holds, and an instruction takes as long for it. What
 // bounds it is that each sum is stored, loaded and scaled. groups_amxbf16.cpp has the same walk:
 //
 //   chunk  16 blocks of 32 columns of one panel: as B tiles of signed bytes, with their scales, they lie in L1 while
-//   all
-//          tokens pass
-//   part   8, 12 or 16 tokens, the rows of an A tile as it lies; their results stay in vector registers
+//          all tokens pass
+//   part   8, 12 or 16 rows of an A tile as it lies, half as many tokens where each has two; their results stay in
+//          vector registers
 //   turn   one sum. Three are under way: products of sum i, stores of sum i - 1, scales of sum i - 2
 //
 // Weights that few tokens meet come from memory, which the AVX-512 rows read as fast.
@@ -100,8 +100,8 @@ using Sums = std::array<std::array<std::int32_t, 16>, kPartRows>;
 struct alignas(64) Scratch {
   std::array<std::array<std::uint8_t, 512>, kChunkBlocks> weights;
   __m512 scales[kChunkBlocks];
-  std::array<Sums, 2> sums;  // of the last turns
-  __m512 results[kTileTokens / Cut::kFewest][kPartRows];
+  std::array<Sums, 2> sums;     // of the last turns
+  __m512 results[kTileTokens];  // of one part behind another; Cut has no more rows than the next multiple of 8
 };
 
 // Of a matrix and a tile, asked for once.
@@ -142,9 +142,11 @@ struct Turn {
   }
 };
 
-// One panel against the tile.
-template <class Codes, class Facts, int kTokens>
+// One panel against the tile, in parts of kRows of its rows.
+template <class Codes, class Facts, int kRows>
 class Panel {
+  static constexpr int kTokens = kRows / Facts::kPlanes;
+
  public:
   Panel(const BlockCall<Facts>& call, const Cut& cut, const std::byte* panel, Scratch& s, Share& share)
       : c_(call), cut_(cut), panel_(panel), s_(s), share_(share) {}
@@ -175,7 +177,7 @@ class Panel {
   [[gnu::noinline]] void multiply(std::int64_t block, std::int64_t count, int part, float* out) {
     __asm__ volatile("" ::
                          : "memory");  // GCC's tile loads do not say that they read: what was just written is there now
-    auto& kept = s_.results[part];
+    __m512* kept = s_.results + part * kTokens;
     __m512 f[kTokens];
 #pragma GCC unroll 16
     for (std::size_t t = 0; t < kTokens; ++t) f[t] = block == 0 ? _mm512_setzero_ps() : kept[t];
@@ -195,7 +197,8 @@ class Panel {
   [[gnu::always_inline]] void turn(std::int64_t block, std::int64_t i, std::int64_t count, int first,
                                    __m512 (&f)[kTokens], Share& share) {
     if (i < count) {
-      const std::byte* x = c_.a.tile + block_offset(block + i, c_.n) + first * std::ptrdiff_t{kUnitK};
+      const std::byte* x =
+          c_.a.tile + block_offset(block + i, c_.n * Facts::kPlanes) + first * std::ptrdiff_t{Facts::kPlanes * kUnitK};
       Turn<kTurn>::multiply(x, s_.weights[0].data() + i * 512);
       share.advance();
     }
@@ -209,7 +212,10 @@ class Panel {
     const float* token_scale = Facts::kBlocks ? c_.words.scale + block * c_.n + first : nullptr;
 #pragma GCC unroll 16
     for (std::size_t t = 0; t < kTokens; ++t) {
-      const __m512 sum = _mm512_cvtepi32_ps(_mm512_load_si512(sums[t].data()));
+      const std::size_t row = t * Facts::kPlanes;
+      __m512 sum = _mm512_cvtepi32_ps(_mm512_load_si512(sums[row].data()));
+      if constexpr (Facts::kPlanes == 2)  // one rounding, that of the integer 255 * high + low
+        sum = _mm512_fmadd_ps(sum, _mm512_set1_ps(255.0f), _mm512_cvtepi32_ps(_mm512_load_si512(sums[row + 1].data())));
       f[t] = _mm512_fmadd_ps(sum, Facts::kBlocks ? _mm512_mul_ps(scale, _mm512_set1_ps(token_scale[t])) : scale, f[t]);
     }
   }
@@ -236,26 +242,26 @@ class Panel {
   Share& share_;
 };
 
-template <class Codes, class Facts, int kTokens>
+template <class Codes, class Facts, int kRows>
 void multiply(const BlockCall<Facts>& call, const Cut& cut) {
   const GemmArgs& a = call.a;
-  TileConfig config(kTokens, kChainWeights);
+  TileConfig config(kRows, kChainWeights);
   for (const int tile : {4, 5}) config.column_bytes[tile] = 32;
   for (const int tile : {6, 7}) config.rows[tile] = 8;
   config.load();
   auto& s = *new (a.scratch) Scratch;
   Share share(a, call.stride, a.panel_count * cut.parts * call.blocks);
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    Panel<Codes, Facts, kTokens>(call, cut, a.panels + usize(p) * call.stride, s, share).run(a.out + p * kPanelRows);
+    Panel<Codes, Facts, kRows>(call, cut, a.panels + usize(p) * call.stride, s, share).run(a.out + p * kPanelRows);
   _tile_release();
 }
 template <class Codes, class Facts>
 void multiply(const GemmArgs& a) {
   const BlockCall<Facts> call(a);
-  const Cut cut(a.n);
-  cut.tokens == 16   ? multiply<Codes, Facts, 16>(call, cut)
-  : cut.tokens == 12 ? multiply<Codes, Facts, 12>(call, cut)
-                     : multiply<Codes, Facts, 8>(call, cut);
+  const Cut cut(a.n * Facts::kPlanes);
+  cut.rows == 16   ? multiply<Codes, Facts, 16>(call, cut)
+  : cut.rows == 12 ? multiply<Codes, Facts, 12>(call, cut)
+                   : multiply<Codes, Facts, 8>(call, cut);
 }
 
 // Zero points are few files', and would cost a multiplication and an addition for each sum.
@@ -265,8 +271,9 @@ void gemm_blocks(const GemmArgs& a) {
   multiply<Codes, PerBlock>(a);
 }
 template <class Codes, class Facts, const Kernel& kFew>
-void gemm_tokens(const GemmArgs& a) {
-  if (a.n <= kFewTokens || a.matrix->grouping() != Grouping::g32) return kFew.gemm(a);
+void gemm_groups(const GemmArgs& a) {
+  const bool of_a_block = !a.matrix->groups.is_whole() && a.matrix->group() == 32;
+  if (a.n <= kFewTokens || a.matrix->has_zeros || !of_a_block) return kFew.gemm(a);
   multiply<Codes, Facts>(a);
 }
 
@@ -286,10 +293,13 @@ constinit const Kernel kernel_rows::mxfp4_blk8_p16_amxint8 =
             gemm_blocks<E2m1, kernel_rows::mxfp4_blk8_p16_avx512vnni>, sizeof(Scratch));
 constinit const Kernel kernel_rows::w8a8_tok8_p16_amxint8_g32 =
     amx_row("w8a8_tok8_p16_amxint8_g32", avx512::quantize_symmetric,
-            gemm_tokens<Int8, PerToken, kernel_rows::w8a8_tok8_p16_avx512vnni>, sizeof(Scratch));
+            gemm_groups<Int8, PerToken, kernel_rows::w8a8_tok8_p16_avx512vnni>, sizeof(Scratch));
 constinit const Kernel kernel_rows::w4a8_tok8_p16_amxint8_g32 =
     amx_row("w4a8_tok8_p16_amxint8_g32", avx512::quantize_tok8,
-            gemm_tokens<Int4, PerShiftedToken, kernel_rows::w4a8_tok8_p16_avx512vnni>, sizeof(Scratch));
+            gemm_groups<Int4, PerShiftedToken, kernel_rows::w4a8_tok8_p16_avx512vnni>, sizeof(Scratch));
+constinit const Kernel kernel_rows::w8a16_blk16_p16_amxint8_g32 =
+    amx_row("w8a16_blk16_p16_amxint8_g32", avx512::quantize_digits,
+            gemm_groups<Int8, Per16, kernel_rows::w8a16_blk16_p16_avx512vnni>, sizeof(Scratch));
 
 }  // namespace moe::kernels
 

@@ -12,6 +12,7 @@
 #define mxfp4_blk8_p16_amxint8 mxfp4_blk8_on_software_tiles
 #define w8a8_tok8_p16_amxint8_g32 w8a8_tok8_g32_on_software_tiles
 #define w4a8_tok8_p16_amxint8_g32 w4a8_tok8_g32_on_software_tiles
+#define w8a16_blk16_p16_amxint8_g32 w8a16_blk16_g32_on_software_tiles
 #include "kernels/x86/groups_amxint8.cpp"
 #undef w8a8_blk8_p16_amxint8
 #undef w4a8_blk8_p16_amxint8
@@ -19,6 +20,7 @@
 #undef mxfp4_blk8_p16_amxint8
 #undef w8a8_tok8_p16_amxint8_g32
 #undef w4a8_tok8_p16_amxint8_g32
+#undef w8a16_blk16_p16_amxint8_g32
 
 #include "support/rooms.h"
 #include "support/software_rows.h"
@@ -36,7 +38,8 @@ INSTANTIATE_TEST_SUITE_P(SoftwareTiles, GroupsAmxInt8,
                              {&kernel_rows::w8a8_blk8_on_software_tiles, &kernel_rows::w4a8_blk8_on_software_tiles,
                               &kernel_rows::w4a8_blk8_zp_on_software_tiles, &kernel_rows::mxfp4_blk8_on_software_tiles,
                               &kernel_rows::w8a8_tok8_g32_on_software_tiles,
-                              &kernel_rows::w4a8_tok8_g32_on_software_tiles})),
+                              &kernel_rows::w4a8_tok8_g32_on_software_tiles,
+                              &kernel_rows::w8a16_blk16_g32_on_software_tiles})),
                          name_of_row);
 
 }  // namespace
