@@ -14,11 +14,14 @@
  *   bad-ids     its ids are bad in the 4th call: its own error, MOE_ERR_PEER on the others, the next call is good
  *   endless     nothing, and the calls do not end: something else will (a link)
  *   random      it kills itself after a time that SEED chooses, anywhere in create, attach, apply or destroy
+ *   hostile     what it sends changes on its way, as SEED chooses (mpi_spoil.h): some status in time, and no crash
+ *   tp          nothing; mode tp: near the layer of its own, the same bits when repeated, which are printed
  *
  * A rank that got what it should prints "rank R: as expected" (and how long it waited); after a deadline it also sees
  * MOE_ERR_COMM_POISONED at once and that its own layer still gives its bits, and ends by _exit, as MPI_Finalize would hang. */
 #include <mpi.h>
 /* after mpi.h */
+#include <math.h>
 #include <moe/moe_mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -49,6 +52,7 @@ static void expect(int condition, const char* what) {
   if (!condition) fail(what);
 }
 #include "mpi_layer.h"
+#include "mpi_spoil.h"
 
 static int is(const char* name) { return strcmp(scenario, name) == 0; }
 static double now(void) {
@@ -72,15 +76,32 @@ static moe_config* config_of(int middle) {
   return config;
 }
 
-/* Of `experts` experts from `first` on. */
-static moe_layer* layer_of(const moe_config* config, int first, int experts) {
-  const size_t w13 = 2 * kMiddle * kHidden, w2 = kHidden * kMiddle;
-  float* up = malloc((size_t)experts * w13 * sizeof *up);
-  float* down = malloc((size_t)experts * w2 * sizeof *down);
-  for (size_t i = 0; i < (size_t)experts * w13; ++i) up[i] = number((size_t)first * w13 + i);
-  for (size_t i = 0; i < (size_t)experts * w2; ++i) down[i] = number(1000000 + (size_t)first * w2 + i);
-  moe_tensor u = {.struct_size = sizeof u, .dtype = MOE_DTYPE_F32, .ndim = 3, .data = up, .shape = {experts, 2 * kMiddle, kHidden}};
-  moe_tensor d = {.struct_size = sizeof d, .dtype = MOE_DTYPE_F32, .ndim = 3, .data = down, .shape = {experts, kHidden, kMiddle}};
+/* Experts of a rank: all rows of some, or in mode tp a piece of all. */
+typedef struct {
+  int first, experts, middle_first, middle;
+} piece;
+static piece whole(void) { return (piece){0, kExperts, 0, kMiddle}; }
+static piece own(void) {
+  const int base = kExperts / size, more = kExperts % size;
+  if (is("tp")) return (piece){0, kExperts, rank * (kMiddle / size), kMiddle / size};
+  return (piece){rank * base + (rank < more ? rank : more), base + (rank < more), 0, kMiddle};
+}
+
+static moe_layer* layer_of(const moe_config* config, piece p) {
+  const size_t rows = (size_t)p.experts * 2 * (size_t)p.middle, columns = (size_t)p.experts * kHidden;
+  float* up = malloc(rows * kHidden * sizeof *up);
+  float* down = malloc(columns * (size_t)p.middle * sizeof *down);
+  for (size_t row = 0; row < rows; ++row) { /* of gate, then of up */
+    const size_t half = row / (size_t)p.middle, at = row % (size_t)p.middle;
+    const size_t in_whole = ((size_t)p.first * 2 + half) * kMiddle + (size_t)p.middle_first + at;
+    for (size_t k = 0; k < kHidden; ++k) up[row * kHidden + k] = number(in_whole * kHidden + k);
+  }
+  for (size_t row = 0; row < columns; ++row)
+    for (size_t k = 0; k < (size_t)p.middle; ++k)
+      down[row * (size_t)p.middle + k] =
+          number(1000000 + ((size_t)p.first * kHidden + row) * kMiddle + (size_t)p.middle_first + k);
+  moe_tensor u = {.struct_size = sizeof u, .dtype = MOE_DTYPE_F32, .ndim = 3, .data = up, .shape = {p.experts, 2 * p.middle, kHidden}};
+  moe_tensor d = {.struct_size = sizeof d, .dtype = MOE_DTYPE_F32, .ndim = 3, .data = down, .shape = {p.experts, kHidden, p.middle}};
   moe_layer* layer = layer_from(config, &u, &d);
   free(up), free(down);
   return layer;
@@ -89,15 +110,13 @@ static moe_layer* layer_of(const moe_config* config, int first, int experts) {
 static moe_dist* spread(moe_comm* comm, const moe_config* config, int id) {
   char options[96];
   moe_dist* dist = NULL;
-  snprintf(options, sizeof options, "{\"max_tokens_per_rank\":16,\"layer_id\":%d}", id);
+  snprintf(options, sizeof options, "{\"max_tokens_per_rank\":16,\"layer_id\":%d,\"mode\":\"%s\"}", id, is("tp") ? "tp" : "ep");
   check(moe_dist_create(NULL, comm, config, options, MOE_NUL_TERMINATED, &dist, &err), "dist");
-  const int base = kExperts / size, more = kExperts % size;
-  const int first = rank * base + (rank < more ? rank : more), experts = base + (rank < more);
   moe_config* local = NULL;
   moe_layer* layer = NULL;
-  if (experts > 0) {
+  if (own().experts > 0) {
     check(moe_dist_local_config(dist, &local, &err), "local config");
-    layer = layer_of(local, first, experts);
+    layer = layer_of(local, own());
   }
   check(moe_dist_attach(dist, layer, &err), "attach");
   moe_layer_destroy(layer), moe_config_destroy(local);
@@ -140,6 +159,22 @@ static void compare(call* c, const moe_layer* alone) {
   expect(memcmp(c->want, c->out, (size_t)c->tokens * kHidden * sizeof(float)) == 0, "other bits than one process");
 }
 
+static uint64_t bits = 14695981039346656037u; /* of all results: FNV-1a */
+
+/* Mode tp: one float32 sum more or less. */
+static void compare_near(call* c, const moe_layer* alone) {
+  double distance = 0, norm = 0;
+  memcpy(c->want, c->out, sizeof c->want);
+  check(moe_apply(alone, &c->args, &err), "the layer of its own");
+  for (int64_t i = 0; i < c->tokens * kHidden; ++i) {
+    distance += pow((double)c->want[i] - (double)c->out[i], 2), norm += pow((double)c->out[i], 2);
+    uint32_t word;
+    memcpy(&word, &c->want[i], sizeof word);
+    bits = (bits ^ word) * 1099511628211u;
+  }
+  expect(distance <= 1e-12 * norm, "far from one process");
+}
+
 /* After a deadline: poisoned at once, the layer of its own as good as before. */
 static void survive(moe_dist* dist, const moe_layer* alone, call* c, double waited) {
   expect(waited < 1e-3 * kDeadlineMs + 1, "the deadline came late");
@@ -180,10 +215,9 @@ static void run_random(moe_comm* comm, const moe_config* config, const moe_layer
     moe_status status = moe_dist_create(NULL, comm, config, "{\"max_tokens_per_rank\":16}", MOE_NUL_TERMINATED, &dist, &err);
     moe_layer* layer = NULL;
     moe_config* local = NULL;
-    const int base = kExperts / size, more = kExperts % size;
-    if (status == MOE_OK && base + (rank < more) > 0) {
+    if (status == MOE_OK && own().experts > 0) {
       check(moe_dist_local_config(dist, &local, &err), "local config");
-      layer = layer_of(local, rank * base + (rank < more ? rank : more), base + (rank < more));
+      layer = layer_of(local, own());
     }
     double limit = 1e-3 * kDeadlineMs + 1;
     if (status == MOE_OK) begin = now(), limit = 10e-3 * kDeadlineMs + 1, status = moe_dist_attach(dist, layer, &err);
@@ -205,6 +239,27 @@ static void run_random(moe_comm* comm, const moe_config* config, const moe_layer
   }
 }
 
+/* Its bytes change: there may be other numbers in a result, but no call lasts longer than the deadline. */
+static void run_hostile(moe_dist* dist, const moe_layer* alone, call* c, unsigned seed) {
+  if (rank == size - 1) {
+    spoil_state = seed * 2654435761u + 1;
+    spoiling = 1 + (int)(seed % (kSpoils - 1));
+  }
+  for (int i = 0; i < kCalls; ++i) {
+    prepare(c, i);
+    const double begin = now();
+    const moe_status status = moe_dist_apply(dist, &c->args, &err);
+    const int out_of_step = status == MOE_ERR_COMM && strstr(reason(), "out_of_step") != NULL; /* the next call is good */
+    if (status == MOE_ERR_COMM && !out_of_step) survive(dist, alone, c, now() - begin);
+    expect(status == MOE_OK || status == MOE_ERR_PEER || out_of_step, "another status");
+    expect(now() - begin < 1e-3 * kDeadlineMs + 1, "it came late");
+  }
+  printf("rank %d: as expected, no error\n", rank);
+  fflush(stdout);
+  sleep(4); /* another rank may still wait */
+  _exit(0);
+}
+
 int main(int argc, char** argv) {
   int level = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
@@ -219,7 +274,7 @@ int main(int argc, char** argv) {
   check(moe_mpi_comm_create(MPI_COMM_WORLD, options, MOE_NUL_TERMINATED, &comm, &err), "communicator");
   expect(moe_comm_rank(comm) == rank && moe_comm_size(comm) == size, "rank or size");
   moe_config* config = config_of(kMiddle);
-  moe_layer* alone = layer_of(config, 0, kExperts);
+  moe_layer* alone = layer_of(config, whole());
   call c;
   if (is("random")) {
     static double seconds;
@@ -237,6 +292,7 @@ int main(int argc, char** argv) {
   }
   moe_dist* dist = spread(comm, config, 7);
   moe_dist* second = is("other-step") ? spread(comm, config, 8) : NULL;
+  if (is("hostile")) run_hostile(dist, alone, &c, seed);
   for (int i = 0; i < kCalls || is("endless"); ++i) {
     go_wrong(i, when);
     prepare(&c, i);
@@ -256,11 +312,11 @@ int main(int argc, char** argv) {
     const moe_status status = moe_dist_apply(dist, &c.args, &err);
     if (status == MOE_ERR_COMM && (is("late") || is("killed") || is("stopped") || is("endless"))) survive(dist, alone, &c, now() - begin);
     check(status, "apply");
-    compare(&c, alone);
+    (is("tp") ? compare_near : compare)(&c, alone);
   }
   moe_dist_destroy(second), moe_dist_destroy(dist), moe_layer_destroy(alone), moe_config_destroy(config);
   moe_comm_destroy(comm), moe_error_destroy(err);
-  printf("rank %d: as expected\n", rank);
+  printf("rank %d: as expected, bits %016llx\n", rank, (unsigned long long)bits);
   MPI_Finalize();
   return 0;
 }
