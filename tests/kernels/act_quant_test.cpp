@@ -9,7 +9,7 @@
 #include "support/p16.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::act_quant_test {
 namespace {
 
 using namespace kernels;  // NOLINT(google-build-using-namespace)
@@ -113,4 +113,4 @@ TEST(ActQuantRows, TurningPoints) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::act_quant_test

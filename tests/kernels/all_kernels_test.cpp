@@ -8,7 +8,7 @@
 #include "support/rooms.h"
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::all_kernels_test {
 namespace {
 
 enum class Fill { random, extreme, small };
@@ -231,4 +231,4 @@ TEST(Registry, EachRowIsFoundByItsId) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::all_kernels_test

@@ -9,7 +9,7 @@
 #include "support/rooms.h"
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::bf16_test {
 namespace {
 
 float to_bf16(float v) { return bf16_to_f32(f32_to_bf16(v)); }
@@ -164,4 +164,4 @@ INSTANTIATE_TEST_SUITE_P(All, Bf16Rows, testing::ValuesIn(runnable_kernels(Layou
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bf16Rows);  // a machine without AVX512-BF16 has none
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::bf16_test

@@ -12,7 +12,7 @@
 #include "support/share.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::elementwise_test {
 namespace {
 
 // NaNs whose upper half alone would be an infinity, or whose lower half would carry into the sign.
@@ -208,4 +208,4 @@ TEST(Activation, NonFiniteRowsStayThemselves) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::elementwise_test

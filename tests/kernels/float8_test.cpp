@@ -9,7 +9,7 @@
 
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::float8_test {
 namespace {
 
 class Float8Rows : public testing::TestWithParam<const Kernel*> {
@@ -142,4 +142,4 @@ INSTANTIATE_TEST_SUITE_P(All, Float8Rows, testing::ValuesIn(float8_rows()), name
 INSTANTIATE_TEST_SUITE_P(All, ExactFloat8Rows, testing::ValuesIn(float8_rows(true)), name_of);
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::float8_test

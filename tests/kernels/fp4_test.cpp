@@ -9,7 +9,7 @@
 #include "support/rooms.h"
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::fp4_test {
 namespace {
 
 constexpr double kValues[16] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6};  // by code
@@ -287,4 +287,4 @@ INSTANTIATE_TEST_SUITE_P(All, Fp4Rows, testing::ValuesIn(fp4_rows()),
                          [](const auto& param) { return std::string(param.param->id->name); });
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::fp4_test

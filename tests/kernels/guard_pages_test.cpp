@@ -11,7 +11,7 @@
 #include "support/rooms.h"
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::guard_pages_test {
 namespace {
 
 constexpr std::int64_t kTails[] = {1, 2, 7, 8, 15, 16, 17, 31, 33, 46, 63, 65, 96, 127, 160};  // K without groups
@@ -212,4 +212,4 @@ INSTANTIATE_TEST_SUITE_P(All, GuardedSteps, testing::ValuesIn(runnable_steps()),
 });
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::guard_pages_test

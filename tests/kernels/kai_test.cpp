@@ -13,7 +13,7 @@
 #include "support/vectors.h"
 #include "support/w4a8_files.h"
 
-namespace moe::test {
+namespace moe::test::kai_test {
 namespace {
 
 TileShape kai_shape(std::int64_t k, Groups groups) { return {k, groups, ActFormat::tok8, 8, true}; }
@@ -357,4 +357,4 @@ INSTANTIATE_TEST_SUITE_P(All, KaiRows, testing::ValuesIn(runnable_kernels(Layout
                          [](const auto& param) { return std::string(param.param->id->name); });
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::kai_test

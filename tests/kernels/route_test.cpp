@@ -18,7 +18,7 @@
 #include "support/rooms.h"
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::route_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -226,4 +226,4 @@ TEST(RouteIsa, SelectionIsASortByKeyThenExpert) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::route_test

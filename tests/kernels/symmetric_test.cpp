@@ -11,7 +11,7 @@
 #include "support/rooms.h"
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::symmetric_test {
 namespace {
 
 std::vector<const Kernel*> symmetric_rows() {
@@ -209,4 +209,4 @@ INSTANTIATE_TEST_SUITE_P(All, Symmetric, testing::ValuesIn(symmetric_rows()),
                          [](const auto& param) { return std::string(param.param->id->name); });
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::symmetric_test

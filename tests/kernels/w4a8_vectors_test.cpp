@@ -10,7 +10,7 @@
 #include "support/vectors.h"
 #include "support/w4a8_files.h"
 
-namespace moe::test {
+namespace moe::test::w4a8_vectors_test {
 namespace {
 
 std::vector<float> slice(const std::vector<float>& v, std::size_t begin, std::size_t count) {
@@ -155,4 +155,4 @@ INSTANTIATE_TEST_SUITE_P(All, Vectors, testing::ValuesIn(runnable_kernels(Layout
                          [](const auto& param) { return std::string(param.param->id->name); });
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::w4a8_vectors_test

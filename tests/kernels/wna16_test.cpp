@@ -9,7 +9,7 @@
 #include "support/rooms.h"
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::wna16_test {
 namespace {
 
 struct Case {
@@ -223,4 +223,4 @@ INSTANTIATE_TEST_SUITE_P(All, Wna16Rows, testing::ValuesIn(wna16_rows(false)), n
 INSTANTIATE_TEST_SUITE_P(All, ExactWna16Rows, testing::ValuesIn(wna16_rows(true)), name_of);
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::wna16_test
