@@ -239,7 +239,8 @@ class Commands(Case):
 
     def test_interrupted(self):
         """Ctrl-C leaves whole layers, says so, and ends with 130; the same command goes on."""
-        model = make_checkpoint(self.folder / "model", "--shape", "qwen3", "--experts", "16", "--layers", "8", "--format", "pack")
+        layers = 3 if SANITIZED else 8
+        model = make_checkpoint(self.folder / "model", "--shape", "qwen3", "--experts", "16", "--layers", str(layers), "--format", "pack")
         out = self.folder / "out"
         process = subprocess.Popen([TOOL, "convert", str(model), str(out), "-t", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while process.poll() is None and not (out / "manifest.json").exists():
@@ -249,9 +250,9 @@ class Commands(Case):
         self.assertEqual(process.returncode, 130, text)
         self.assertIn("the same command goes on", text)
         left = len(json.loads((out / "manifest.json").read_text())["layers"])
-        self.assertLess(left, 8)
+        self.assertLess(left, layers)
         made = document("convert", model, out)[0]
-        self.assertEqual((made["layers_made"], len(made["layers"])), (8 - left, 8))
+        self.assertEqual((made["layers_made"], len(made["layers"])), (layers - left, layers))
         self.assertEqual(document("check", out, model)[1], 0)
 
     def test_closed_and_full_outputs(self):

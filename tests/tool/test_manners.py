@@ -328,7 +328,7 @@ class Hostile(Case):
         work = self.folder / "work"
         work.mkdir()
         quick = ("-p", "2", "-r", "1", "--seconds", "0", "-t", "1", "--plot")
-        for number, name in enumerate(HOSTILE):
+        for number, name in enumerate(HOSTILE[::3] if SANITIZED else HOSTILE):
             picture = work / f"{number}'`touch hacked`$(touch hacked).svg"
             done = run("bench", model, *quick, picture, cwd=work)
             self.assertEqual(done.returncode, 0, done.stderr)

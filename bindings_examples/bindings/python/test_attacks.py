@@ -437,7 +437,7 @@ class BadInput(unittest.TestCase):
             def create(handle, text, size, out, err):
                 return libmoe.lib.moe_comm_create_threads(1, out, err)
             library = types.SimpleNamespace(moe_mpi_comm_create_f=create)
-            with mock.patch.object(libmoe._dist, "_mpi_library", lambda path: library):
+            with mock.patch.multiple(libmoe._dist, _mpi_library=lambda path: library, _mpi_path=lambda: "libmoe_mpi.so"):
                 return libmoe.Comm.from_mpi(**given)
         return {
             "Context": (libmoe.Context, {"log": print, "parallel_for": lambda n, task: [task(i) for i in range(n)],
