@@ -10,6 +10,7 @@
 #include <moe/moe_mpi.h>
 
 #include <limits.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,18 +181,22 @@ static moe_status MOE_CALL alltoall_start(void* user, uint64_t row_bytes, const 
   return started(t, op, "MPI_Ialltoall", MPI_Ialltoall(send, 1, row, recv, 1, row, t->comm, &(*op)->request), err);
 }
 
-/* MPI_Test. Where it finds that a collective operation has failed, Open MPI asks the error handler of MPI_COMM_WORLD
+/* MPI_Test. Where it finds that a collective operation has failed, Open MPI 4 asks the error handler of MPI_COMM_WORLD
  * (ompi/errhandler/errhandler_invoke.c), which usually ends the process: for that one call it is another. */
 static int test_request(MPI_Request* request, int* flag) {
-#ifdef OPEN_MPI
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
+  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER; /* else a thread would keep another's handler */
   int code = MPI_Request_get_status(*request, flag, MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS || !*flag) return code;
   MPI_Errhandler of_world = MPI_ERRHANDLER_NULL;
-  if ((code = MPI_Comm_get_errhandler(MPI_COMM_WORLD, &of_world)) != MPI_SUCCESS) return code;
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  code = MPI_Test(request, flag, MPI_STATUS_IGNORE);
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, of_world);
-  MPI_Errhandler_free(&of_world);
+  pthread_mutex_lock(&one_at_a_time);
+  if ((code = MPI_Comm_get_errhandler(MPI_COMM_WORLD, &of_world)) == MPI_SUCCESS) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    code = MPI_Test(request, flag, MPI_STATUS_IGNORE);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, of_world);
+    MPI_Errhandler_free(&of_world);
+  }
+  pthread_mutex_unlock(&one_at_a_time);
   return code;
 #else
   return MPI_Test(request, flag, MPI_STATUS_IGNORE);
@@ -339,7 +344,7 @@ static moe_status duplicate(MPI_Comm from, int64_t timeout_ms, MPI_Comm* to, moe
   int code = MPI_Comm_idup(from, to, &request), done = 0;
   if (code != MPI_SUCCESS) return mpi_failed(err, "MPI_Comm_idup", code);
   for (const int64_t begin = now_ms(); !done; rest(50)) {
-    if ((code = MPI_Test(&request, &done, MPI_STATUS_IGNORE)) != MPI_SUCCESS) return mpi_failed(err, "MPI_Test", code);
+    if ((code = test_request(&request, &done)) != MPI_SUCCESS) return mpi_failed(err, "MPI_Test", code);
     if (!done && now_ms() - begin >= timeout_ms) {
       char message[128];
       snprintf(message, sizeof message, "MPI: not all ranks called moe_mpi_comm_create within %lld ms",

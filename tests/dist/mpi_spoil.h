@@ -1,8 +1,8 @@
 /* Changes what a process sends by MPI: functions that stand before those of the library, as MPI's profiling interface
- * provides. libmoe_mpi of this process then calls these. What it sends to itself stays. Copies are left behind: MPI
- * reads them until an exchange ends. */
+ * provides. libmoe_mpi of this process then calls these. Of MPI_Ialltoallv, what it sends to itself stays. Copies are
+ * left behind: MPI reads them until an exchange ends. */
 enum { kAsSent, kHeaderBits, kAnyByte, kShorter, kLost, kSpoils };
-static int spoiling;
+static int spoiling, spoiled; /* how; how many messages */
 static uint64_t spoil_state = 1;
 
 static uint64_t spoil_number(uint64_t below) {
@@ -22,15 +22,19 @@ static size_t bytes_of(MPI_Datatype type) {
 static void spoil(unsigned char* message, size_t row, int* rows) {
   const size_t bytes = row * (size_t)*rows;
   if (bytes == 0) return;
-  if (spoiling == kHeaderBits && row == 16) message[spoil_number(bytes)] ^= (unsigned char)(1u << spoil_number(8));
-  if (spoiling == kAnyByte) message[spoil_number(bytes)] = (unsigned char)spoil_number(256);
-  if (spoiling == kShorter && spoil_number(4) == 0) *rows = (int)spoil_number((uint64_t)*rows);
-  if (spoiling == kLost && spoil_number(4) == 0) *rows = 0;
+  const int header = spoiling == kHeaderBits && row == 16, any = spoiling == kAnyByte;
+  const int length = (spoiling == kShorter || spoiling == kLost) && spoil_number(4) == 0;
+  if (header) message[spoil_number(bytes)] ^= (unsigned char)(1u << spoil_number(8));
+  if (any) message[spoil_number(bytes)] = (unsigned char)spoil_number(256);
+  if (length) *rows = spoiling == kLost ? 0 : (int)spoil_number((uint64_t)*rows);
+  spoiled += header || any || length;
 }
 
 int MPI_Ialltoallv(const void* send, const int counts[], const int places[], MPI_Datatype type, void* recv,
                    const int recv_counts[], const int recv_places[], MPI_Datatype recv_type, MPI_Comm comm,
                    MPI_Request* request) {
+  if (spoiling == kAsSent)
+    return PMPI_Ialltoallv(send, counts, places, type, recv, recv_counts, recv_places, recv_type, comm, request);
   int ranks = 0, end = 0;
   PMPI_Comm_size(comm, &ranks);
   for (int r = 0; r < ranks; ++r) end = places[r] + counts[r] > end ? places[r] + counts[r] : end;
@@ -44,19 +48,12 @@ int MPI_Ialltoallv(const void* send, const int counts[], const int places[], MPI
 
 int MPI_Ialltoall(const void* send, int count, MPI_Datatype type, void* recv, int recv_count, MPI_Datatype recv_type,
                   MPI_Comm comm, MPI_Request* request) {
-  int ranks = 0, length = count;
+  if (spoiling == kAsSent) return PMPI_Ialltoall(send, count, type, recv, recv_count, recv_type, comm, request);
+  int ranks = 0, length = count; /* of all messages, the one to itself too */
   PMPI_Comm_size(comm, &ranks);
   const size_t row = bytes_of(type);
   unsigned char* sent = copy_of(send, row * (size_t)count * (size_t)ranks);
   for (int r = 0; r < ranks; ++r)
     if (r != rank) spoil(sent + row * (size_t)(r * count), row, &length);
   return PMPI_Ialltoall(sent, length, type, recv, recv_count, recv_type, comm, request);
-}
-
-int MPI_Iallgatherv(const void* send, int count, MPI_Datatype type, void* recv, const int recv_counts[],
-                    const int recv_places[], MPI_Datatype recv_type, MPI_Comm comm, MPI_Request* request) {
-  const size_t row = bytes_of(type);
-  unsigned char* sent = copy_of(send, row * (size_t)count);
-  spoil(sent, row, &count);
-  return PMPI_Iallgatherv(sent, count, type, recv, recv_counts, recv_places, recv_type, comm, request);
 }

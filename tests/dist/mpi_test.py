@@ -57,8 +57,8 @@ class Job:
         return time.monotonic() - self.begin
 
     def output(self):
-        self.said.seek(0)
-        return self.said.read().decode(errors="replace")
+        """So far. The file is opened anew: the job writes where this descriptor of it stands."""
+        return pathlib.Path(f"/proc/self/fd/{self.said.fileno()}").read_bytes().decode(errors="replace")
 
     def wait(self, seconds):
         """Output; a job that does not end is killed, and None."""
@@ -94,14 +94,15 @@ def check(condition, what, output=""):
 
 
 def expect_all(args, ranks, scenario, seed=7, told=None, seconds=60, more=()):
-    """`told` ranks say that they saw what they should, and no rank says anything else."""
+    """`told` ranks say that they saw what they should; of those that are named, each does."""
     job = Job(args, ranks, [args.ranks, scenario, seed], more)
     output = job.wait(seconds)
     job.sweep()
     check(output is not None, f"{scenario}, {ranks} ranks: no end within {seconds} s")
-    good = len(re.findall(r"^.*rank \d+: as expected", output, re.M))
-    wanted = told if isinstance(told, range) else [ranks if told is None else told]
-    check(good in wanted, f"{scenario}, {ranks} ranks, seed {seed}: {good} of {wanted[0]} ranks as expected", output)
+    said = {int(rank) for rank in re.findall(r"^.*rank (\d+): as expected", output, re.M)}
+    good, wanted = len(said), ranks if told is None else told
+    check(said >= wanted if isinstance(wanted, set) else good == wanted,
+          f"{scenario}, {ranks} ranks, seed {seed}: ranks {said} of {wanted} as expected", output)
     print(f"{scenario}, {ranks} ranks, seed {seed}: {good} ranks as expected", flush=True)
     return output
 
@@ -181,9 +182,13 @@ def hostile(args, _):
     """Of the last rank nothing is expected: where MPI refuses what it is given, the process may end."""
     seed = args.seed or random.SystemRandom().randrange(1 << 31)
     print(f"seed {seed}", flush=True)
+    spoiled = 0
     for one in range(seed, seed + 4 * args.rounds):  # all ways in turn
         ranks = 2 + one // 4 % 2
-        expect_all(args, ranks, "hostile", one, told=range(ranks - 1, ranks + 1), more=RECOVERY[args.mpi])
+        output = expect_all(args, ranks, "hostile", one, told=set(range(ranks - 1)), more=RECOVERY[args.mpi])
+        spoiled += sum(map(int, re.findall(r"as expected.*, spoiled (\d+)", output)))
+    check(spoiled >= args.rounds, f"hostile: {spoiled} messages changed")
+    print(f"{spoiled} messages changed")
 
 
 def stopped(args):
@@ -264,8 +269,11 @@ def hosts(args, folder):
     with Hosts() as network:
         want = hash_of(args, 1, model, 23)
         job = cluster(args, 4, model, 23, spread)
-        while job.process.poll() is None and not re.search(HASH, job.output()) and job.age() < 60:
-            time.sleep(0.1)  # MPICH 4.0 over UCX does not come back from MPI_Finalize here: what it has said counts
+        if args.mpi == "mpich":  # MPICH 4.0 over UCX does not come back from MPI_Finalize here: what it has said counts
+            while job.process.poll() is None and not re.search(HASH, job.output()) and job.age() < 60:
+                time.sleep(0.1)
+        else:
+            check(job.wait(60) is not None and job.process.returncode == 0, "two hosts: no good end", job.output())
         time.sleep(0.5)
         job.sweep()
         got = re.search(HASH, job.output())

@@ -28,11 +28,16 @@ tools='usr/(bin/moe|share/(man/man1/moe\.1|bash-completion/completions/moe|zsh/s
 # Of each MPI of this build.
 mpis=$(sed -n 's/^MOE_MPI:[A-Z]*=//p' "$build/CMakeCache.txt" | tr ';' '|')
 mpi="$libdir/(($mpis)/libmoe_mpi\.so(\.[0-9.]+)?|pkgconfig/libmoe-mpi-($mpis)\.pc|cmake/moe/moeMpi_($mpis)Targets(-[a-z]+)?\.cmake)|usr/include/moe/moe_mpi\.h"
-[ -n "$mpis" ] || mpi=$tools
+[ -n "$mpis" ] || mpi='no MPI'
 list "$dir/runtime" | grep -Evx "$libdir/libmoe\.so\.[0-9.]+|$docs" && fail "not of component Runtime"
 list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|libmoe-(abi[0-9]+\.(so|a)|static\.a)|pkgconfig/libmoe(-static)?\.pc|cmake/moe/moe(Config|ConfigVersion|(Static)?Targets|(Static)?Targets-[a-z]+)\.cmake)|usr/include/moe/(moe\.h|moe\.hpp|cpp/[a-z]+\.hpp)|usr/share/moe/moe_abi\.json|$tools|$mpi|$docs" && fail "unexpected file"
 for f in $libdir/libmoe.so $libdir/libmoe.so.0 $libdir/pkgconfig/libmoe.pc usr/include/moe/moe.h usr/include/moe/moe.hpp usr/include/moe/cpp/error.hpp usr/share/moe/moe_abi.json; do
   [ -e "$dir/all/$f" ] || fail "$f is missing"
+done
+for m in $(echo "$mpis" | tr '|' ' '); do
+  for f in "$libdir/$m/libmoe_mpi.so" "$libdir/pkgconfig/libmoe-mpi-$m.pc" usr/include/moe/moe_mpi.h; do
+    [ -e "$dir/all/$f" ] || fail "$f is missing"
+  done
 done
 cmp "$source/LICENSE" "$dir/runtime/usr/share/doc/libmoe/LICENSE" || fail "LICENSE"
 sed -n 's/^- \([a-z0-9-]*\) .*(.*/\1/p' "$dir/runtime/usr/share/doc/libmoe/NOTICE" >"$dir/packages"

@@ -239,7 +239,7 @@ class Commands(Case):
 
     def test_interrupted(self):
         """Ctrl-C leaves whole layers, says so, and ends with 130; the same command goes on."""
-        layers = 3 if SANITIZED else 8
+        layers = 5 if SANITIZED else 8
         model = make_checkpoint(self.folder / "model", "--shape", "qwen3", "--experts", "16", "--layers", str(layers), "--format", "pack")
         out = self.folder / "out"
         process = subprocess.Popen([TOOL, "convert", str(model), str(out), "-t", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -273,7 +273,7 @@ void gemm_blocks(const GemmArgs& a) {
 template <class Codes, class Facts, const Kernel& kFew>
 void gemm_groups(const GemmArgs& a) {
   const bool of_a_block = !a.matrix->groups.is_whole() && a.matrix->group() == 32;
-  if (a.n <= kFewTokens || a.matrix->has_zeros || !of_a_block) return kFew.gemm(a);
+  if (a.n <= kFewTokens || !of_a_block) return kFew.gemm(a);
   multiply<Codes, Facts>(a);
 }
 
