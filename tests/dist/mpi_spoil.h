@@ -2,6 +2,7 @@
  * provides. libmoe_mpi of this process then calls these. Of MPI_Ialltoallv, what it sends to itself stays. Copies are
  * left behind: MPI reads them until an exchange ends. */
 enum { kAsSent, kHeaderBits, kAnyByte, kShorter, kLost, kSpoils };
+#define VISIBLE __attribute__((visibility("default")))
 static int spoiling, spoiled; /* how; how many messages */
 static uint64_t spoil_state = 1;
 
@@ -30,9 +31,9 @@ static void spoil(unsigned char* message, size_t row, int* rows) {
   spoiled += header || any || length;
 }
 
-int MPI_Ialltoallv(const void* send, const int counts[], const int places[], MPI_Datatype type, void* recv,
-                   const int recv_counts[], const int recv_places[], MPI_Datatype recv_type, MPI_Comm comm,
-                   MPI_Request* request) {
+VISIBLE int MPI_Ialltoallv(const void* send, const int counts[], const int places[], MPI_Datatype type, void* recv,
+                           const int recv_counts[], const int recv_places[], MPI_Datatype recv_type, MPI_Comm comm,
+                           MPI_Request* request) {
   if (spoiling == kAsSent)
     return PMPI_Ialltoallv(send, counts, places, type, recv, recv_counts, recv_places, recv_type, comm, request);
   int ranks = 0, end = 0;
@@ -46,8 +47,8 @@ int MPI_Ialltoallv(const void* send, const int counts[], const int places[], MPI
   return PMPI_Ialltoallv(sent, lengths, places, type, recv, recv_counts, recv_places, recv_type, comm, request);
 }
 
-int MPI_Ialltoall(const void* send, int count, MPI_Datatype type, void* recv, int recv_count, MPI_Datatype recv_type,
-                  MPI_Comm comm, MPI_Request* request) {
+VISIBLE int MPI_Ialltoall(const void* send, int count, MPI_Datatype type, void* recv, int recv_count,
+                          MPI_Datatype recv_type, MPI_Comm comm, MPI_Request* request) {
   if (spoiling == kAsSent) return PMPI_Ialltoall(send, count, type, recv, recv_count, recv_type, comm, request);
   int ranks = 0, length = count; /* of all messages, the one to itself too */
   PMPI_Comm_size(comm, &ranks);
