@@ -12,6 +12,7 @@
 
 using moe::dist::Comm;
 using moe::dist::Dist;
+using moe::dist::taking_memory;
 using moe::run::ApplyArgs;
 
 namespace {
@@ -23,16 +24,6 @@ Result<ConfigObject> config_of(const moe_context* ctx, const moe_config* config,
   MOE_CHECK(check_optional(ctx, "ctx"));
   MOE_CHECK(check_handle(config, "config"));
   return config->object;
-}
-
-// The others wait for a call that could not even be read.
-template <class Read>
-Result<moe::run::ApplyArgs> read_call(Read read) {
-  try {
-    return read();
-  } catch (const std::bad_alloc&) {
-    return fail(Code::out_of_memory, "", "out of memory");
-  }
 }
 
 Result<std::shared_ptr<const moe::run::Layer>> layer_of(const moe_layer* layer) {
@@ -105,10 +96,14 @@ moe_status moe_dist_create(moe_context* ctx, moe_comm* comm, const moe_config* c
     clear(out);
     MOE_CHECK(not_null({{"comm", comm}}));
     MOE_CHECK(check_handle(comm, "comm"));
-    Result<ConfigObject> whole = config_of(ctx, config, out);
-    MOE_TRY(std::shared_ptr<Dist> dist, Dist::create(whole ? object_of(ctx) : nullptr, comm->object, std::move(whole),
-                                                     text_of(options_json, options_len)));
-    *out = make_handle<moe_dist>(std::move(dist));
+    std::unique_ptr<moe_dist> dist;  // nothing may fail here when the other ranks have theirs
+    Result<ConfigObject> whole = taking_memory([&] {
+      dist.reset(make_handle<moe_dist>(nullptr));
+      return config_of(ctx, config, out);
+    });
+    MOE_TRY(dist->object, Dist::create(whole ? object_of(ctx) : nullptr, comm->object, std::move(whole),
+                                       text_of(options_json, options_len)));
+    *out = dist.release();
     return ok();
   });
 }
@@ -128,7 +123,7 @@ moe_status moe_dist_attach(moe_dist* dist, moe_layer* layer, moe_error** err) {
   return guard(err, [&]() -> Check {
     MOE_CHECK(not_null({{"dist", dist}}));
     MOE_CHECK(check_handle(dist, "dist"));
-    return dist->object->attach(layer_of(layer));
+    return dist->object->attach(taking_memory([&] { return layer_of(layer); }));
   });
 }
 
@@ -136,7 +131,7 @@ moe_status moe_dist_apply(moe_dist* dist, const moe_apply_args* args, moe_error*
   return guard(err, [&]() -> Check {
     MOE_CHECK(not_null({{"dist", dist}}));
     MOE_CHECK(check_handle(dist, "dist"));
-    MOE_CHECK(dist->object->begin(read_call([&] { return call_of(*dist->object, args); })));
+    MOE_CHECK(dist->object->begin(taking_memory([&] { return call_of(*dist->object, args); })));
     return dist->object->finish();
   });
 }
@@ -147,7 +142,7 @@ moe_status moe_dist_begin(moe_dist* dist, const moe_apply_args* args, moe_dist_c
     MOE_CHECK(not_null({{"dist", dist}, {"out", out}}));
     MOE_CHECK(check_handle(dist, "dist"));
     std::unique_ptr<moe_dist_call> call;
-    MOE_CHECK(dist->object->begin(read_call([&] {
+    MOE_CHECK(dist->object->begin(taking_memory([&] {
       call.reset(make_handle<moe_dist_call>(dist->object));
       return call_of(*dist->object, args);
     })));

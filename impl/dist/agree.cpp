@@ -2,11 +2,10 @@
 #include "dist/agree.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <optional>
 #include <span>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/index.h"
@@ -18,10 +17,6 @@ namespace moe::dist {
 namespace {
 
 constexpr std::uint64_t kMostText = std::uint64_t{1} << 26;  // a config has at most 16 MiB
-
-struct Summary {
-  std::uint64_t hash = 0, size = 0;
-};
 
 // The first member that two documents do not share.
 struct Difference {
@@ -59,36 +54,50 @@ Check mismatch(const std::vector<std::string>& texts, std::size_t other) {
 
 }  // namespace
 
-Check agree_on(Comm& comm, const std::string& text) {
-  const Summary mine{io::xxh3(std::as_bytes(std::span(text))), text.size()};
-  std::vector<std::byte> all;
-  MOE_CHECK(comm.gather(&mine, sizeof mine, all, "agreement"));
-  std::vector<Summary> summaries(usize(comm.size()));
-  std::memcpy(summaries.data(), all.data(), all.size());
-  const auto poisoned = [&](int rank, const char* what) {
-    comm.poison();
-    return bad_peer(rank, what);
-  };
-  if (const Summary& own = summaries[usize(comm.rank())]; own.hash != mine.hash || own.size != mine.size)
-    return poisoned(comm.rank(), "its own summary changed");
+Agreement::Agreement(const Comm& comm, std::string text)
+    : text_(std::move(text)),
+      mine_{io::xxh3(std::as_bytes(std::span(text_))), text_.size()},
+      summaries_(sizeof mine_, comm.size()) {
+  std::memcpy(summaries_.mine(), &mine_, sizeof mine_);
+}
+
+Agreement::Summary Agreement::summary_of(int rank) const {
+  Summary s;
+  std::memcpy(&s, summaries_.of(rank), sizeof s);
+  return s;
+}
+
+Check Agreement::reach(Comm& comm, std::uint32_t tag) const {
+  MOE_CHECK(comm.gather(summaries_, "agreement"));
   std::uint64_t longest = 0;
   bool equal = true;
-  for (const Summary& s : summaries) {
+  for (int r = 0; r < comm.size(); ++r) {
+    const Summary s = summary_of(r);
     longest = std::max(longest, s.size);
-    equal = equal && s.hash == summaries[0].hash && s.size == summaries[0].size;
+    equal = equal && s == summary_of(0);
   }
+  if (summary_of(comm.rank()) != mine_) return comm.distrust(comm.rank(), "its own summary changed");
   if (equal) return ok();
-  if (longest > kMostText) return poisoned(0, "a text that is too long");
-  // All in rows of the longest one: an error may cost some memory.
-  std::vector<std::byte> row(usize(longest));
-  std::memcpy(row.data(), text.data(), text.size());
-  MOE_CHECK(comm.gather(row.data(), row.size(), all, "agreement"));
+  if (longest > kMostText) return comm.distrust(0, "a text that is too long");
+  return compare_texts(comm, tag, usize(longest));
+}
+
+// All in rows of the longest one: an error may cost some memory.
+Check Agreement::compare_texts(Comm& comm, std::uint32_t tag, std::size_t longest) const {
+  std::optional<Gathering> rows;
+  Check mine = taking_memory([&] {
+    rows.emplace(longest, comm.size());
+    std::memcpy(rows->mine(), text_.data(), text_.size());
+    return ok();
+  });
+  MOE_CHECK(comm.meet_with(std::move(mine), {.tag = tag}));
+  MOE_CHECK(comm.gather(*rows, "agreement"));
   std::vector<std::string> texts;
-  for (std::size_t r = 0; r < summaries.size(); ++r)
-    texts.emplace_back(reinterpret_cast<const char*>(all.data()) + r * row.size(), usize(summaries[r].size));
+  for (int r = 0; r < comm.size(); ++r)
+    texts.emplace_back(reinterpret_cast<const char*>(rows->of(r)), usize(summary_of(r).size));
   for (std::size_t r = 1; r < texts.size(); ++r)
     if (texts[r] != texts[0]) return mismatch(texts, r);
-  return poisoned(0, "a hash that is not its text's");
+  return comm.distrust(0, "a hash that is not its text's");
 }
 
 }  // namespace moe::dist

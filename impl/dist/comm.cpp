@@ -155,34 +155,27 @@ Check Comm::wait(Pending& pending, int times) {
   }
 }
 
-Check Comm::gather(const void* mine, std::size_t bytes, std::vector<std::byte>& all, const char* step) {
-  all.resize(bytes * usize(size()));
-  // What a deadline leaves behind is kept.
-  const auto send = std::make_shared<std::vector<std::byte>>(bytes);
-  const auto recv = std::make_shared<std::vector<std::byte>>(all.size());
-  if (bytes != 0) std::memcpy(send->data(), mine, bytes);
+Check Comm::gather(const Gathering& rows, const char* step) {
   Pending pending;
   struct Keeper {  // however this ends
     Comm& comm;
     Pending& pending;
-    const std::shared_ptr<std::vector<std::byte>>&send, &recv;
+    const Gathering& rows;
     ~Keeper() {
       if (!pending.running) return;
-      comm.keep(send), comm.keep(recv);
+      comm.keep(rows.memory());
       comm.abandon(pending);
     }
-  } const keeper{*this, pending, send, recv};
-  MOE_CHECK(start_allgather({.row_bytes = bytes,
-                             .send = send->data(),
+  } const keeper{*this, pending, rows};
+  MOE_CHECK(start_allgather({.row_bytes = rows.bytes(),
+                             .send = rows.mine(),
                              .send_counts = ones_.data(),
                              .send_displs = zeros_.data(),
-                             .recv = recv->data(),
+                             .recv = rows.of(0),
                              .recv_counts = ones_.data(),
                              .recv_displs = places_.data()},
                             step, pending));
-  MOE_CHECK(wait(pending));
-  all = *recv;
-  return ok();
+  return wait(pending);
 }
 
 Check Comm::check_headers(const RankHeader& mine) const {
@@ -200,6 +193,12 @@ Check Comm::meet(const RankHeader& mine, int times) {
   MOE_CHECK(start_headers(mine, nullptr, pending));
   MOE_CHECK(wait(pending, times));
   return check_headers(mine);
+}
+
+Check Comm::meet_with(Check mine, RankHeader header, int times) {
+  header.status = mine ? 0 : static_cast<std::int32_t>(mine.error().code);
+  Check met = meet(header, times);
+  return mine ? std::move(met) : std::move(mine);
 }
 
 }  // namespace moe::dist

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,31 @@ struct Pending {
   void* op = nullptr;
   const char* step = "";  // for messages
   bool running = false;
+};
+
+// A step whose failure other ranks must hear of: no memory is an error as any other.
+template <class Body>
+auto taking_memory(Body body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail(Code::out_of_memory, "", "out of memory");
+  }
+}
+
+// The memory of an exchange that brings each rank's bytes to all. What a deadline leaves behind is kept.
+class Gathering {
+ public:
+  Gathering(std::size_t bytes, int ranks)
+      : bytes_(bytes), all_(std::make_shared<std::vector<std::byte>>(bytes * (static_cast<std::size_t>(ranks) + 1))) {}
+  std::byte* mine() const { return all_->data(); }
+  std::byte* of(int rank) const { return mine() + bytes_ * (static_cast<std::size_t>(rank) + 1); }
+  std::size_t bytes() const { return bytes_; }
+  const std::shared_ptr<std::vector<std::byte>>& memory() const { return all_; }
+
+ private:
+  std::size_t bytes_;
+  std::shared_ptr<std::vector<std::byte>> all_;
 };
 
 class Comm {
@@ -50,16 +76,22 @@ class Comm {
   Result<bool> test(Pending& pending);
   // Code::comm, "timeout", after `times` the time of the options.
   Check wait(Pending& pending, int times = 1);
-  // Each rank's `bytes` at `mine`, by rank.
-  Check gather(const void* mine, std::size_t bytes, std::vector<std::byte>& all, const char* step);
+  Check gather(const Gathering& rows, const char* step);
   // Headers that are there: the first that is no header of this step, then the first whose status is not 0.
   Check check_headers(const RankHeader& mine) const;
   // Start, wait and check. A word of mine.rows goes to all of them.
   Check meet(const RankHeader& mine, int times = 1);
+  // With this rank's success so far, which its header tells. Its own fault is what it returns.
+  Check meet_with(Check mine, RankHeader header, int times = 1);
 
   // The number of a call, the same on all ranks.
   std::uint32_t next_call() { return calls_++; }
 
+  // What `rank` sent cannot be: nothing that comes after it can be trusted.
+  Error distrust(int rank, const char* what) {
+    poison();
+    return bad_peer(rank, what);
+  }
   void poison() { poisoned_.store(true, std::memory_order_release); }
   bool is_poisoned() const { return poisoned_.load(std::memory_order_acquire); }
   // Its end is not asked for again.

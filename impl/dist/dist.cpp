@@ -30,7 +30,7 @@ SpreadShape shape_of(const Config& c, const DistOptions& o, int ranks) {
 }
 
 // What all ranks must have alike.
-std::string agreement(const Config& c, const DistOptions& o) {
+std::string agreement_text(const Config& c, const DistOptions& o) {
   const std::string options = o.canonical();
   json::Writer w;
   w.begin_object().member("config", json::Text{c.canonical}).member("options", json::Text{options});
@@ -51,9 +51,9 @@ Result<std::shared_ptr<Buffer>> make_buffer(std::size_t bytes, const std::shared
 }  // namespace
 
 RankHeader Dist::header(SyncStep step) const {
-  const std::int64_t layer = step == SyncStep::create ? 0 : options_.layer_id;  // not agreed on yet
   const std::int64_t chunk = step == SyncStep::end ? last_ : turn_;
-  return {0, tag_of(step, number_, static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(chunk)), 0, 0};
+  return {0, tag_of(step, number_, static_cast<std::uint64_t>(options_.layer_id), static_cast<std::uint64_t>(chunk)), 0,
+          0};
 }
 
 Check Dist::prepare(const Result<std::shared_ptr<const Config>>& config, std::string_view options) {
@@ -97,38 +97,19 @@ Result<std::shared_ptr<Dist>> Dist::create(std::shared_ptr<run::Context> context
   const Claimed claimed(c);
   const std::uint32_t number = c.next_call();
   std::shared_ptr<Dist> dist;
-  try {
+  std::optional<Agreement> agreement;
+  Check prepared = taking_memory([&]() -> Check {
     dist.reset(new Dist(std::move(context), comm));
-  } catch (const std::bad_alloc&) {  // the others wait all the same
-    static_cast<void>(
-        c.meet({0, tag_of(SyncStep::create, number, 0, 0), static_cast<std::int32_t>(Code::out_of_memory), 0}));
-    throw;
-  }
+    MOE_CHECK(dist->prepare(config, options));
+    agreement.emplace(c, agreement_text(*dist->config_, dist->options_));
+    return ok();
+  });
+  // The others wait, whatever has failed here.
+  MOE_CHECK(c.meet_with(std::move(prepared), {.tag = tag_of(SyncStep::create, number, 0, 0)}));
   dist->number_ = number;
-  // A fault of this rank is told first; its own error is what it returns.
-  const auto meet = [&](SyncStep step, Check mine) -> Check {
-    RankHeader header = dist->header(step);
-    header.status = mine ? 0 : static_cast<std::int32_t>(mine.error().code);
-    Check met = c.meet(header);
-    return mine ? std::move(met) : std::move(mine);
-  };
-  const auto guarded = [](auto&& body) -> Check {
-    try {  // the others wait, whatever happens here
-      return body();
-    } catch (const std::bad_alloc&) {
-      return fail(Code::out_of_memory, "", "out of memory");
-    }
-  };
-  Check prepared = guarded([&] { return dist->prepare(config, options); });
-  MOE_CHECK(meet(SyncStep::create, std::move(prepared)));
-  try {
-    MOE_CHECK(agree_on(c, agreement(*dist->config_, dist->options_)));
-  } catch (...) {  // between two exchanges, of which the others wait for the second
-    c.poison();
-    throw;
-  }
-  Check reserved = guarded([&] { return dist->reserve(); });
-  MOE_CHECK(meet(SyncStep::created, std::move(reserved)));
+  MOE_CHECK(agreement->reach(c, tag_of(SyncStep::texts, number, 0, 0)));
+  Check reserved = taking_memory([&] { return dist->reserve(); });
+  MOE_CHECK(c.meet_with(std::move(reserved), dist->header(SyncStep::created)));
   return dist;
 }
 
@@ -177,10 +158,7 @@ Check Dist::agree_on_sums() {
   std::int32_t first = 0;
   for (int r = 0; r < comm_->size(); ++r) {
     const std::int32_t here = headers[r].rows;
-    if (here < 0 || here > 2) {
-      comm_->poison();
-      return bad_peer(r, "no kind of sums");
-    }
+    if (here < 0 || here > 2) return comm_->distrust(r, "no kind of sums");
     if (here == 0) continue;
     if (first != 0 && here != first)
       return fail(Code::config_mismatch, "layer",
@@ -200,18 +178,10 @@ Check Dist::attach(Result<std::shared_ptr<const run::Layer>> layer) {
   const Claimed claimed(*comm_);
   number_ = comm_->next_call();
   turn_ = 0;
-  Check mine = ok();
-  try {
-    mine = check_layer(layer);
-  } catch (const std::bad_alloc&) {
-    mine = fail(Code::out_of_memory, "", "out of memory");
-  }
+  Check mine = taking_memory([&] { return check_layer(layer); });
   RankHeader header = this->header(SyncStep::attach);
-  header.status = mine ? 0 : static_cast<std::int32_t>(mine.error().code);
   if (mine && *layer != nullptr) header.rows = rules_.rounded ? 2 : 1;
-  Check met = comm_->meet(header, kPatience);
-  MOE_CHECK(std::move(mine));
-  MOE_CHECK(std::move(met));
+  MOE_CHECK(comm_->meet_with(std::move(mine), header, kPatience));
   layer_ = *layer;
   MOE_CHECK(agree_on_sums());
   attached_ = true;

@@ -16,7 +16,7 @@ struct RankHeader {
 };
 static_assert(sizeof(RankHeader) == 16 && alignof(RankHeader) == 4);
 
-enum class SyncStep : std::uint32_t { create = 1, created, attach, chunk, end };
+enum class SyncStep : std::uint32_t { create = 1, created, attach, chunk, end, texts };
 
 // 32 bits of what must be the same on all ranks.
 std::uint32_t tag_of(SyncStep step, std::uint32_t call, std::uint64_t layer, std::uint64_t chunk);

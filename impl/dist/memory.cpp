@@ -67,8 +67,7 @@ std::int64_t chunk_within(SpreadShape shape, std::int64_t wanted, std::int64_t m
     const auto most = static_cast<std::int64_t>(std::max(shape.in_row(), shape.out_row()));
     const auto largest =
         checked_mul({shape.chunk, shape.ranks, std::max<std::int64_t>(shape.top_k, 1), most, 8 * kChunks});
-    const bool numbered = shape.chunk * shape.back_from_all() <= std::numeric_limits<std::int32_t>::max();
-    if (!largest || !numbered) continue;
+    if (!largest || shape.most_rows() > std::numeric_limits<std::int32_t>::max()) continue;
     const std::int64_t tokens = std::min(shape.chunk, wanted);
     if (usize(chunks_at_once(tokens, most_tokens)) * carve(shape, nullptr).bytes <= bytes) return tokens;
   }

@@ -12,7 +12,14 @@
 namespace {
 std::atomic<bool> counting{false};
 std::atomic<int> allocations{0};
+thread_local int until_none = -1;  // allocations of this thread before there is no memory; below 0: there always is
+thread_local bool none_was = false;
 void* counted(std::size_t size) noexcept {
+  if (until_none == 0) {
+    none_was = true;
+    return nullptr;
+  }
+  if (until_none > 0) --until_none;
   if (counting.load(std::memory_order_relaxed)) ++allocations;
   return std::malloc(size == 0 ? 1 : size);
 }
@@ -90,6 +97,42 @@ TEST(DistOwnPart, MemoryThatIsNotThereOnOneRank) {
               rank == 1 ? MOE_ERR_OUT_OF_MEMORY : MOE_ERR_PEER);
     const Spread good(s, comm);
   });
+}
+
+// Wherever it fails, the others hear of it before their deadline, and the communicator is good for the next layer.
+TEST(DistOwnPart, NoMemoryAnywhereInCreateOfOneRank) {
+  const Sample s = int4_sample({.E = 2, .K = 1}, 2);
+  for (const bool alike : {true, false}) {
+    const Sample other = alike ? s : s.with({{"activation", "gelu"}});
+    std::atomic<bool> more{true};
+    int rounds = 0, told = 0;
+    for (; more.load(); ++rounds) {
+      std::atomic<int> status{MOE_OK};
+      on_ranks(2, [&](int rank, moe_comm* comm) {
+        ASSERT_EQ(moe_comm_set_options(comm, R"({"timeout_ms":5000})", MOE_NUL_TERMINATED, nullptr), MOE_OK);
+        const ConfigPtr config = (rank == 1 ? other : s).make();
+        moe_dist* dist = nullptr;
+        none_was = false;
+        until_none = rank == 1 ? rounds : -1;
+        const moe_status mine = moe_dist_create(nullptr, comm, config.get(), nullptr, 0, &dist, nullptr);
+        until_none = -1;
+        EXPECT_EQ(mine == MOE_OK, dist != nullptr);
+        moe_dist_destroy(dist);
+        if (rank == 0) status = mine;
+        if (rank == 1) {
+          more = none_was;
+          EXPECT_EQ(mine == MOE_ERR_OUT_OF_MEMORY, none_was) << rounds;
+        }
+        const moe_status again = moe_dist_create(nullptr, comm, s.make().get(), nullptr, 0, &dist, nullptr);
+        EXPECT_EQ(again, MOE_OK) << rounds;
+        moe_dist_destroy(dist);
+      });
+      const int last = alike ? MOE_OK : MOE_ERR_CONFIG_MISMATCH;
+      told += status == MOE_ERR_PEER ? 1 : 0;
+      EXPECT_TRUE(status == last || (more && status == MOE_ERR_PEER)) << rounds << ": " << status;
+    }
+    EXPECT_GT(told, 20);
+  }
 }
 
 TEST(DistOwnPart, AWorkspaceThatIsTooSmallSaysWhatItNeeds) {
