@@ -149,6 +149,8 @@ struct Kernel {
   // The plan cuts an expert's slots into tiles of at most this many rows. Larger tiles reuse
   // weights more often but need more registers (vector rows) or more buffers (AMX).
   int tile_rows = 1;  // largest tile
+  // An expert of at most `few` slots has tiles of at most `few_rows`: those of the row that multiplies them instead.
+  int few = 0, few_rows = 1;
   // It isn't on the stack, because threads of the host may have small stacks and the buffers of an
   // AMX row take some tens of KB. The engine has it in the workspace, once per item that runs.
   std::size_t scratch_bytes = 0;  // memory that gemm needs in GemmArgs::scratch; its stack is small

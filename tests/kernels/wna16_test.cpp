@@ -35,7 +35,10 @@ struct Case {
 class Maker {
  public:
   explicit Maker(const Kernel& kernel)
-      : layout_(kernel.id->layout), act_(kernel.id->act), takes_values_(kernel.takes_values) {
+      : layout_(kernel.id->layout),
+        act_(kernel.id->act),
+        takes_values_(kernel.takes_values),
+        takes_zeros_(kernel.id->takes_zeros()) {
     for (const std::int64_t group : {32, 32, 64, 96, 128, 160, 192})
       if (kernel.id->takes(Groups::of_size(group))) groups_.push_back(group);
   }
@@ -56,7 +59,7 @@ class Maker {
     constexpr Scales kScales[] = {Scales::f32, Scales::bf16, Scales::f16};
     c.m = {{.element = *p16_element(layout_),
             .scales = kScales[pick(0, 2)],
-            .has_zeros = pick(0, 1) == 1,
+            .has_zeros = takes_zeros_ && pick(0, 1) == 1,
             .half_rows = pick(1, 90),
             .halves = pick(1, 2),
             .k = k,
@@ -92,7 +95,7 @@ class Maker {
 
   LayoutKind layout_;
   ActFormat act_;
-  bool takes_values_;
+  bool takes_values_, takes_zeros_;
   std::vector<std::int64_t> groups_;  // that the row takes
   std::mt19937 rng_{20261121};
   std::normal_distribution<float> normal_;

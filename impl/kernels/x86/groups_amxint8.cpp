@@ -277,29 +277,38 @@ void gemm_groups(const GemmArgs& a) {
   multiply<Codes, Facts>(a);
 }
 
+// `few`: the row that takes few tokens.
+constexpr Kernel row(std::string_view name, std::string_view few, void (*quantize)(const QuantizeArgs&),
+                     void (*gemm)(const GemmArgs&)) {
+  Kernel k = amx_row(name, quantize, gemm, sizeof(Scratch));
+  k.few = kFewTokens;
+  k.few_rows = kKernelIds[*kernel_index(few)].tile_rows;
+  return k;
+}
+
 }  // namespace
 
 constinit const Kernel kernel_rows::w8a8_blk8_p16_amxint8 =
-    amx_row("w8a8_blk8_p16_amxint8", avx512::quantize_blocks, gemm_blocks<Int8, kernel_rows::w8a8_blk8_p16_avx512vnni>,
-            sizeof(Scratch));
+    row("w8a8_blk8_p16_amxint8", "w8a8_blk8_p16_avx512vnni", avx512::quantize_blocks,
+        gemm_blocks<Int8, kernel_rows::w8a8_blk8_p16_avx512vnni>);
 constinit const Kernel kernel_rows::w4a8_blk8_p16_amxint8 =
-    amx_row("w4a8_blk8_p16_amxint8", avx512::quantize_blocks, gemm_blocks<Int4, kernel_rows::w4a8_blk8_p16_avx512vnni>,
-            sizeof(Scratch));
+    row("w4a8_blk8_p16_amxint8", "w4a8_blk8_p16_avx512vnni", avx512::quantize_blocks,
+        gemm_blocks<Int4, kernel_rows::w4a8_blk8_p16_avx512vnni>);
 constinit const Kernel kernel_rows::w4a8_blk8_p16_amxint8_zp =
-    amx_row("w4a8_blk8_p16_amxint8_zp", avx512::quantize_blocks,
-            gemm_blocks<Int4, kernel_rows::w4a8_blk8_p16_avx512vnni_zp>, sizeof(Scratch));
+    row("w4a8_blk8_p16_amxint8_zp", "w4a8_blk8_p16_avx512vnni_zp", avx512::quantize_blocks,
+        gemm_blocks<Int4, kernel_rows::w4a8_blk8_p16_avx512vnni_zp>);
 constinit const Kernel kernel_rows::mxfp4_blk8_p16_amxint8 =
-    amx_row("mxfp4_blk8_p16_amxint8", avx512::quantize_blocks,
-            gemm_blocks<E2m1, kernel_rows::mxfp4_blk8_p16_avx512vnni>, sizeof(Scratch));
+    row("mxfp4_blk8_p16_amxint8", "mxfp4_blk8_p16_avx512vnni", avx512::quantize_blocks,
+        gemm_blocks<E2m1, kernel_rows::mxfp4_blk8_p16_avx512vnni>);
 constinit const Kernel kernel_rows::w8a8_tok8_p16_amxint8_g32 =
-    amx_row("w8a8_tok8_p16_amxint8_g32", avx512::quantize_symmetric,
-            gemm_groups<Int8, PerToken, kernel_rows::w8a8_tok8_p16_avx512vnni>, sizeof(Scratch));
+    row("w8a8_tok8_p16_amxint8_g32", "w8a8_tok8_p16_avx512vnni", avx512::quantize_symmetric,
+        gemm_groups<Int8, PerToken, kernel_rows::w8a8_tok8_p16_avx512vnni>);
 constinit const Kernel kernel_rows::w4a8_tok8_p16_amxint8_g32 =
-    amx_row("w4a8_tok8_p16_amxint8_g32", avx512::quantize_tok8,
-            gemm_groups<Int4, PerShiftedToken, kernel_rows::w4a8_tok8_p16_avx512vnni>, sizeof(Scratch));
+    row("w4a8_tok8_p16_amxint8_g32", "w4a8_tok8_p16_avx512vnni", avx512::quantize_tok8,
+        gemm_groups<Int4, PerShiftedToken, kernel_rows::w4a8_tok8_p16_avx512vnni>);
 constinit const Kernel kernel_rows::w8a16_blk16_p16_amxint8_g32 =
-    amx_row("w8a16_blk16_p16_amxint8_g32", avx512::quantize_digits,
-            gemm_groups<Int8, Per16, kernel_rows::w8a16_blk16_p16_avx512vnni>, sizeof(Scratch));
+    row("w8a16_blk16_p16_amxint8_g32", "w8a16_blk16_p16_avx512vnni", avx512::quantize_digits,
+        gemm_groups<Int8, Per16, kernel_rows::w8a16_blk16_p16_avx512vnni>);
 
 }  // namespace moe::kernels
 

@@ -113,7 +113,7 @@ struct EngineSetup : SumRules {
     return scales.empty() ? 0.0f : scales[usize(local)];
   }
   PlanShape plan_shape(std::int64_t tokens, std::int64_t first_token = 0) const {
-    return {tokens, top_k, experts, kernel->tile_rows, first_token};
+    return {tokens, top_k, experts, kernel->tile_rows, first_token, kernel->few, kernel->few_rows};
   }
 };
 

@@ -62,7 +62,7 @@ std::int32_t number_slots(const Plan& p, const Sorting& s, std::int64_t expert) 
 void list_expert(Plan& p, const Sorting& s, std::int64_t expert) {
   const std::int32_t count = number_slots(p, s, expert);
   if (count == 0) return;
-  const std::int32_t tiles = ceil_div(count, static_cast<std::int32_t>(s.shape.tile_rows));
+  const auto tiles = static_cast<std::int32_t>(s.shape.tiles_of(count));
   p.active[p.num_active++] = {at(s.expert_map, expert), p.num_slots, count, p.num_tiles, tiles};
   for (std::int32_t i = 0; i < tiles; ++i) {
     const std::int32_t rows = count / tiles + (i < count % tiles ? 1 : 0);

@@ -9,12 +9,14 @@
 // batch alone, and slots are numbered across them: the plan is the same for every number of threads.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
+#include "base/checked.h"
 #include "base/index.h"
 #include "base/parallel.h"
 #include "base/result.h"
@@ -77,9 +79,15 @@ struct PlanShape {
   ExpertCopies experts;  // global
   int tile_rows;
   std::int64_t first_token = 0;  // of the call's, where the batch is a chunk of it
+  int few = 0, few_rows = 1;     // an expert of at most `few` slots has tiles of at most `few_rows`
   std::int64_t slots() const { return tokens * top_k; }
+  std::int64_t tiles_of(std::int64_t slots) const {
+    return ceil_div<std::int64_t>(slots, slots <= few ? few_rows : tile_rows);
+  }
   std::int64_t max_active() const { return experts.physical < slots() ? experts.physical : slots(); }
-  std::int64_t max_tiles() const { return slots() / tile_rows + max_active(); }
+  std::int64_t max_tiles() const {
+    return std::min(slots(), slots() / tile_rows + max_active() * tiles_of(std::max(few, 1)));
+  }
 };
 
 Plan carve_plan(Carver& carver, const PlanShape& shape);
