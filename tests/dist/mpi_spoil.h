@@ -1,6 +1,6 @@
 /* Changes what a process sends by MPI: functions that stand before those of the library, as MPI's profiling interface
- * provides. libmoe_mpi of this process then calls these. Of MPI_Ialltoallv, what it sends to itself stays. Copies are
- * left behind: MPI reads them until an exchange ends. */
+ * provides. libmoe_mpi of this process then calls these. What goes to itself alone stays. Copies are left behind: MPI
+ * reads them until an exchange ends. */
 enum { kAsSent, kHeaderBits, kAnyByte, kShorter, kLost, kSpoils };
 #define VISIBLE __attribute__((visibility("default")))
 static int spoiling, spoiled; /* how; how many messages */
@@ -57,4 +57,15 @@ VISIBLE int MPI_Ialltoall(const void* send, int count, MPI_Datatype type, void* 
   for (int r = 0; r < ranks; ++r)
     if (r != rank) spoil(sent + row * (size_t)(r * count), row, &length);
   return PMPI_Ialltoall(sent, length, type, recv, recv_count, recv_type, comm, request);
+}
+
+VISIBLE int MPI_Iallgatherv(const void* send, int count, MPI_Datatype type, void* recv, const int recv_counts[],
+                            const int recv_places[], MPI_Datatype recv_type, MPI_Comm comm, MPI_Request* request) {
+  if (spoiling == kAsSent)
+    return PMPI_Iallgatherv(send, count, type, recv, recv_counts, recv_places, recv_type, comm, request);
+  const size_t row = bytes_of(type);
+  unsigned char* sent = copy_of(send, row * (size_t)count);
+  int length = count;
+  spoil(sent, row, &length);
+  return PMPI_Iallgatherv(sent, length, type, recv, recv_counts, recv_places, recv_type, comm, request);
 }
