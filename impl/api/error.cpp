@@ -12,6 +12,7 @@
 
 #include "api/guard.h"
 #include "api/handle.h"
+#include "base/code_names.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -26,45 +27,34 @@ struct moe_error {
 namespace moe::api {
 namespace {
 
-struct StatusName {
-  moe_status status;
-  Code code;
-  const char* name;
-};
-
-constexpr StatusName kStatusNames[] = {
-    {MOE_OK, Code::ok, "MOE_OK"},
-    {MOE_ERR_INVALID_ARGUMENT, Code::invalid_argument, "MOE_ERR_INVALID_ARGUMENT"},
-    {MOE_ERR_INVALID_CONFIG, Code::invalid_config, "MOE_ERR_INVALID_CONFIG"},
-    {MOE_ERR_INVALID_HANDLE, Code::invalid_handle, "MOE_ERR_INVALID_HANDLE"},
-    {MOE_ERR_SHAPE, Code::shape, "MOE_ERR_SHAPE"},
-    {MOE_ERR_DTYPE, Code::dtype, "MOE_ERR_DTYPE"},
-    {MOE_ERR_MISSING_WEIGHT, Code::missing_weight, "MOE_ERR_MISSING_WEIGHT"},
-    {MOE_ERR_UNEXPECTED_WEIGHT, Code::unexpected_weight, "MOE_ERR_UNEXPECTED_WEIGHT"},
-    {MOE_ERR_NO_BACKEND, Code::no_backend, "MOE_ERR_NO_BACKEND"},
-    {MOE_ERR_UNSUPPORTED, Code::unsupported, "MOE_ERR_UNSUPPORTED"},
-    {MOE_ERR_BUFFER_TOO_SMALL, Code::buffer_too_small, "MOE_ERR_BUFFER_TOO_SMALL"},
-    {MOE_ERR_OUT_OF_MEMORY, Code::out_of_memory, "MOE_ERR_OUT_OF_MEMORY"},
-    {MOE_ERR_IO, Code::io, "MOE_ERR_IO"},
-    {MOE_ERR_FORMAT, Code::format, "MOE_ERR_FORMAT"},
-    {MOE_ERR_VERSION, Code::version, "MOE_ERR_VERSION"},
-    {MOE_ERR_CANCELLED, Code::cancelled, "MOE_ERR_CANCELLED"},
-    {MOE_ERR_COMM, Code::comm, "MOE_ERR_COMM"},
-    {MOE_ERR_CALLBACK, Code::callback, "MOE_ERR_CALLBACK"},
-    {MOE_ERR_BUSY, Code::busy, "MOE_ERR_BUSY"},
-    {MOE_ERR_STATE, Code::state, "MOE_ERR_STATE"},
-    {MOE_ERR_PEER, Code::peer, "MOE_ERR_PEER"},
-    {MOE_ERR_CONFIG_MISMATCH, Code::config_mismatch, "MOE_ERR_CONFIG_MISMATCH"},
-    {MOE_ERR_COMM_POISONED, Code::comm_poisoned, "MOE_ERR_COMM_POISONED"},
-    {MOE_ERR_INTERNAL, Code::internal, "MOE_ERR_INTERNAL"},
-};
-
-constexpr bool same_numbers() {
-  for (const StatusName& s : kStatusNames)
-    if (s.status != static_cast<moe_status>(s.code)) return false;
-  return true;
-}
-static_assert(same_numbers(), "Code has the numbers of moe_status");
+// By name: kCodeNames stands below the wall, where moe.h is not seen.
+#define MOE_STATUS(status) \
+  static_assert(name_of(status) == std::string_view(#status), "Code has the numbers of moe_status")
+MOE_STATUS(MOE_OK);
+MOE_STATUS(MOE_ERR_INVALID_ARGUMENT);
+MOE_STATUS(MOE_ERR_INVALID_CONFIG);
+MOE_STATUS(MOE_ERR_INVALID_HANDLE);
+MOE_STATUS(MOE_ERR_SHAPE);
+MOE_STATUS(MOE_ERR_DTYPE);
+MOE_STATUS(MOE_ERR_MISSING_WEIGHT);
+MOE_STATUS(MOE_ERR_UNEXPECTED_WEIGHT);
+MOE_STATUS(MOE_ERR_NO_BACKEND);
+MOE_STATUS(MOE_ERR_UNSUPPORTED);
+MOE_STATUS(MOE_ERR_BUFFER_TOO_SMALL);
+MOE_STATUS(MOE_ERR_OUT_OF_MEMORY);
+MOE_STATUS(MOE_ERR_IO);
+MOE_STATUS(MOE_ERR_FORMAT);
+MOE_STATUS(MOE_ERR_VERSION);
+MOE_STATUS(MOE_ERR_CANCELLED);
+MOE_STATUS(MOE_ERR_COMM);
+MOE_STATUS(MOE_ERR_CALLBACK);
+MOE_STATUS(MOE_ERR_BUSY);
+MOE_STATUS(MOE_ERR_STATE);
+MOE_STATUS(MOE_ERR_PEER);
+MOE_STATUS(MOE_ERR_CONFIG_MISMATCH);
+MOE_STATUS(MOE_ERR_COMM_POISONED);
+MOE_STATUS(MOE_ERR_INTERNAL);
+#undef MOE_STATUS
 
 constexpr std::uint64_t kMagic = magic_of(1);
 
@@ -123,11 +113,7 @@ using moe::api::is_error;
 using moe::api::kOutOfMemory;
 using moe::api::static_out_of_memory;
 
-const char* moe_status_name(moe_status status) {
-  for (const moe::api::StatusName& s : moe::api::kStatusNames)
-    if (s.status == status) return s.name;
-  return "MOE_ERR_UNKNOWN";
-}
+const char* moe_status_name(moe_status status) { return moe::name_of(status); }
 
 moe_error* moe_error_create(moe_status status, const char* message, size_t message_len) {
   return guard_value(static_out_of_memory(), [&] {

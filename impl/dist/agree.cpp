@@ -67,23 +67,22 @@ Agreement::Summary Agreement::summary_of(int rank) const {
   return s;
 }
 
-Check Agreement::reach(Comm& comm, std::uint32_t tag) const {
+Check Agreement::reach(Comm& comm, std::uint32_t tag) {
   MOE_CHECK(comm.gather(summaries_, "agreement"));
-  std::uint64_t longest = 0;
-  bool equal = true;
-  for (int r = 0; r < comm.size(); ++r) {
-    const Summary s = summary_of(r);
-    longest = std::max(longest, s.size);
-    equal = equal && s == summary_of(0);
+  int longest = 0, other = 0;  // ranks
+  for (int r = comm.size(); r-- > 0;) {
+    if (summary_of(r).size >= summary_of(longest).size) longest = r;
+    if (summary_of(r) != summary_of(0)) other = r;
   }
   if (summary_of(comm.rank()) != mine_) return comm.distrust(comm.rank(), "its own summary changed");
-  if (equal) return ok();
-  if (longest > kMostText) return comm.distrust(0, "a text that is too long");
-  return compare_texts(comm, tag, usize(longest));
+  if (other == 0) return ok();
+  const std::uint64_t size = summary_of(longest).size;
+  if (size > kMostText) return comm.distrust(longest, "a text that is too long");
+  return compare_texts(comm, tag, usize(size), other);
 }
 
 // All in rows of the longest one: an error may cost some memory.
-Check Agreement::compare_texts(Comm& comm, std::uint32_t tag, std::size_t longest) const {
+Check Agreement::compare_texts(Comm& comm, std::uint32_t tag, std::size_t longest, int other) {
   std::optional<Gathering> rows;
   Check mine = taking_memory([&] {
     rows.emplace(longest, comm.size());
@@ -97,7 +96,7 @@ Check Agreement::compare_texts(Comm& comm, std::uint32_t tag, std::size_t longes
     texts.emplace_back(reinterpret_cast<const char*>(rows->of(r)), usize(summary_of(r).size));
   for (std::size_t r = 1; r < texts.size(); ++r)
     if (texts[r] != texts[0]) return mismatch(texts, r);
-  return comm.distrust(0, "a hash that is not its text's");
+  return comm.distrust(other, "a hash that is not its text's");
 }
 
 }  // namespace moe::dist

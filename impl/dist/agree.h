@@ -16,7 +16,7 @@ class Agreement {
 
   // Collective; every rank gives the same answer: Code::config_mismatch with "pointer", "ranks", "expected", "actual".
   // `tag` is that of the headers before the texts.
-  Check reach(Comm& comm, std::uint32_t tag) const;
+  Check reach(Comm& comm, std::uint32_t tag);
 
  private:
   struct Summary {
@@ -25,7 +25,8 @@ class Agreement {
   };
 
   Summary summary_of(int rank) const;
-  Check compare_texts(Comm& comm, std::uint32_t tag, std::size_t longest) const;
+  // `longest`: bytes; `other`: the first rank whose summary is not that of rank 0.
+  Check compare_texts(Comm& comm, std::uint32_t tag, std::size_t longest, int other);
 
   std::string text_;
   Summary mine_;

@@ -92,7 +92,7 @@ Check Dist::read_args(Result<run::ApplyArgs>& args) {
 }
 
 Check Dist::begin(Result<run::ApplyArgs> args) {
-  MOE_CHECK(comm_->claim());
+  MOE_CHECK(comm_->claim({"moe_dist_apply", options_.layer_id}));
   Leaver leaver(*this);
   stage_ = Stage::headers;
   number_ = comm_->next_call();
@@ -104,11 +104,8 @@ Check Dist::begin(Result<run::ApplyArgs> args) {
   failure_.reset();
   lost_.reset();
   result_ = ok();
-  try {  // the others wait, whatever happens here
-    if (Check read = read_args(args); !read) failure_ = std::move(read.error());
-  } catch (const std::bad_alloc&) {
-    failure_ = fail(Code::out_of_memory, "", "out of memory");
-  }
+  Check read = taking_memory([&] { return read_args(args); });
+  if (!read) failure_ = std::move(read.error());  // the others wait, whatever has failed here
   if (Check started = start_chunk(); !started) stop(std::move(started));
   leaver.done();
   if (!failure_ && stage_ != Stage::over) return ok();
@@ -153,7 +150,7 @@ Check Dist::read_headers(bool& last) {
 
 Check Dist::after_headers() {
   Check met = comm_->check_headers(header(SyncStep::chunk));
-  if (failure_ && (met || met.error().code == Code::peer)) met = std::move(*failure_);
+  if (failure_) met = std::move(*failure_);
   if (!met) {
     end_early(std::move(met));
     return ok();
@@ -226,7 +223,7 @@ Check Dist::after_combine() {
 
 Check Dist::after_end() {
   Check met = comm_->check_headers(header(SyncStep::end));
-  if (failure_ && (met || met.error().code == Code::peer)) return std::move(*failure_);
+  if (failure_) return std::move(*failure_);
   return met;
 }
 

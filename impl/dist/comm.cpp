@@ -22,6 +22,13 @@ std::int64_t elapsed_us(Clock::time_point since) {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count();
 }
 
+std::string text_of(const Doing& d) {
+  return d.layer_id < 0 ? std::string(d.call) : cat(d.call, " of layer_id ", d.layer_id);
+}
+std::string members_of(const Doing& d) {
+  return "," + (d.layer_id < 0 ? json::members("call", d.call) : json::members("call", d.call, "layer_id", d.layer_id));
+}
+
 }  // namespace
 
 // What an unfinished operation may still write to.
@@ -63,16 +70,29 @@ Comm::~Comm() {
   }
 }
 
-Check Comm::claim() {
+Check Comm::claim(const Doing& doing) {
   if (claimed_.exchange(true, std::memory_order_acquire))
     return fail(Code::busy, "comm", "comm: another call of this communicator has not ended");
+  doing_ = doing;
   if (!is_poisoned()) return ok();
   release();
-  return fail(Code::comm_poisoned, "comm", "comm: it failed in an earlier call");
+  return fail(Code::comm_poisoned, "comm", "comm: an earlier call failed, no other can succeed: destroy it");
+}
+
+Result<std::shared_ptr<Buffer>> Comm::call_memory(CallPart part, std::size_t bytes,
+                                                  const std::shared_ptr<run::Context>& context) {
+  Lent& lent = at(lent_, static_cast<std::size_t>(part));
+  if (std::shared_ptr<Buffer> old = lent.buffer.lock();
+      old != nullptr && lent.context == context.get() && old->size() >= bytes)
+    return old;
+  MOE_TRY(Buffer made, Buffer::create(bytes, 64, run::allocator_of(context.get()), context));
+  auto buffer = std::make_shared<Buffer>(std::move(made));
+  lent = {context.get(), buffer};
+  return buffer;
 }
 
 Check Comm::set_options(const CommOptions& options) {
-  MOE_CHECK(claim());
+  MOE_CHECK(claim({"moe_comm_set_options"}));
   options_ = options;
   release();
   return ok();
@@ -131,13 +151,14 @@ Error Comm::timed_out(const Pending& pending, std::int64_t ms) {
   stuck_ = true;
   poison();
   const int rank = transport_->missing(pending.op);
-  std::string details = json::members("reason", "timeout", "timeout_ms", ms, "step", pending.step);
+  std::string details = json::members("reason", "timeout", "timeout_ms", ms, "step", pending.step) + members_of(doing_);
   if (rank >= 0) details += "," + json::members("rank", rank);
   if (options_.aborts) transport_->abort(1);
-  return fail(Code::comm, "comm",
-              cat("comm: ", rank < 0 ? std::string("a rank") : cat("rank ", rank), " did not come to the step ",
-                  pending.step, " within ", ms, " ms"),
-              std::move(details));
+  return fail(
+      Code::comm, "comm",
+      cat("comm: ", rank < 0 ? std::string("a rank") : cat("rank ", rank), " did not come to ", text_of(doing_),
+          " within ", ms, " ms (step ", pending.step, "); every rank makes the same calls, also without tokens"),
+      std::move(details));
 }
 
 Check Comm::wait(Pending& pending, int times) {
@@ -155,12 +176,12 @@ Check Comm::wait(Pending& pending, int times) {
   }
 }
 
-Check Comm::gather(const Gathering& rows, const char* step) {
+Check Comm::gather(Gathering& rows, const char* step) {
   Pending pending;
   struct Keeper {  // however this ends
     Comm& comm;
     Pending& pending;
-    const Gathering& rows;
+    Gathering& rows;
     ~Keeper() {
       if (!pending.running) return;
       comm.keep(rows.memory());
@@ -171,7 +192,7 @@ Check Comm::gather(const Gathering& rows, const char* step) {
                              .send = rows.mine(),
                              .send_counts = ones_.data(),
                              .send_displs = zeros_.data(),
-                             .recv = rows.of(0),
+                             .recv = rows.mine() + rows.bytes(),
                              .recv_counts = ones_.data(),
                              .recv_displs = places_.data()},
                             step, pending));
@@ -181,8 +202,9 @@ Check Comm::gather(const Gathering& rows, const char* step) {
 Check Comm::check_headers(const RankHeader& mine) const {
   for (int r = 0; r < size(); ++r)
     if (const RankHeader& h = received_[usize(r)]; h.tag != mine.tag)
-      return fail(Code::comm, "comm", cat("comm: out of step: rank ", r, " makes another call than this rank"),
-                  json::members("reason", "out_of_step", "rank", r));
+      return fail(Code::comm, "comm",
+                  cat("comm: out of step: rank ", r, " makes another call than this rank's ", text_of(doing_)),
+                  json::members("reason", "out_of_step", "rank", r) + members_of(doing_));
   for (int r = 0; r < size(); ++r)
     if (const RankHeader& h = received_[usize(r)]; h.status != 0 && r != rank()) return peer_failed(r, h.status);
   return ok();

@@ -4,20 +4,30 @@
 // calls see it there, where all of them send rows of one size.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/result.h"
 #include "dist/header.h"
 #include "dist/options.h"
 #include "dist/transport.h"
+#include "run/context/context.h"
 
 namespace moe::dist {
+
+// A call, for messages. layer_id -1: not known yet.
+struct Doing {
+  const char* call = "";
+  std::int64_t layer_id = -1;
+};
+
+enum class CallPart : std::uint8_t { chunks, layer };
 
 // An operation under way.
 struct Pending {
@@ -26,23 +36,13 @@ struct Pending {
   bool running = false;
 };
 
-// A step whose failure other ranks must hear of: no memory is an error as any other.
-template <class Body>
-auto taking_memory(Body body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail(Code::out_of_memory, "", "out of memory");
-  }
-}
-
 // The memory of an exchange that brings each rank's bytes to all. What a deadline leaves behind is kept.
 class Gathering {
  public:
   Gathering(std::size_t bytes, int ranks)
       : bytes_(bytes), all_(std::make_shared<std::vector<std::byte>>(bytes * (static_cast<std::size_t>(ranks) + 1))) {}
-  std::byte* mine() const { return all_->data(); }
-  std::byte* of(int rank) const { return mine() + bytes_ * (static_cast<std::size_t>(rank) + 1); }
+  std::byte* mine() { return all_->data(); }
+  const std::byte* of(int rank) const { return all_->data() + bytes_ * (static_cast<std::size_t>(rank) + 1); }
   std::size_t bytes() const { return bytes_; }
   const std::shared_ptr<std::vector<std::byte>>& memory() const { return all_; }
 
@@ -64,7 +64,7 @@ class Comm {
   Check set_options(const CommOptions& options);
 
   // One call uses the communicator at a time: Code::busy. Code::comm_poisoned after a failure.
-  Check claim();
+  Check claim(const Doing& doing);
   void release() { claimed_.store(false, std::memory_order_release); }
 
   Check start(const Exchange& x, const char* step, Pending& pending);
@@ -76,9 +76,12 @@ class Comm {
   Result<bool> test(Pending& pending);
   // Code::comm, "timeout", after `times` the time of the options.
   Check wait(Pending& pending, int times = 1);
-  Check gather(const Gathering& rows, const char* step);
+  Check gather(Gathering& rows, const char* step);
   // Headers that are there: the first that is no header of this step, then the first whose status is not 0.
   Check check_headers(const RankHeader& mine) const;
+  // Memory of a call. One call at a time uses the communicator, so its spread layers share what is large enough.
+  Result<std::shared_ptr<Buffer>> call_memory(CallPart part, std::size_t bytes,
+                                              const std::shared_ptr<run::Context>& context);
   // Start, wait and check. A word of mine.rows goes to all of them.
   Check meet(const RankHeader& mine, int times = 1);
   // With this rank's success so far, which its header tells. Its own fault is what it returns.
@@ -131,6 +134,12 @@ class Comm {
   CommOptions options_;
   std::vector<RankHeader> sent_, received_;
   std::vector<std::int64_t> ones_, places_, zeros_;  // counts 1, displacements 0, 1, .., counts 0
+  struct Lent {
+    const run::Context* context = nullptr;  // lives as long as the buffer
+    std::weak_ptr<Buffer> buffer;
+  };
+  std::array<Lent, 2> lent_;  // by CallPart
+  Doing doing_;
   std::atomic<bool> claimed_{false}, poisoned_{false};
   std::atomic<std::uint64_t> wait_us_{0};
   std::uint32_t calls_ = 0;

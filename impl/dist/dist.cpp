@@ -43,17 +43,10 @@ const Elementwise* any_steps() {
   return nullptr;
 }
 
-Result<std::shared_ptr<Buffer>> make_buffer(std::size_t bytes, const std::shared_ptr<run::Context>& context) {
-  MOE_TRY(Buffer buffer, Buffer::create(bytes, 64, run::allocator_of(context.get()), context));
-  return std::make_shared<Buffer>(std::move(buffer));
-}
-
 }  // namespace
 
 RankHeader Dist::header(SyncStep step) const {
-  const std::int64_t chunk = step == SyncStep::end ? last_ : turn_;
-  return {0, tag_of(step, number_, static_cast<std::uint64_t>(options_.layer_id), static_cast<std::uint64_t>(chunk)), 0,
-          0};
+  return {.tag = tag_of(step, {number_, made_, options_.layer_id, step == SyncStep::end ? last_ : turn_})};
 }
 
 Check Dist::prepare(const Result<std::shared_ptr<const Config>>& config, std::string_view options) {
@@ -85,7 +78,7 @@ Check Dist::reserve() {
                 cat("/workspace_mb: ", needed, " bytes are needed for one token of a rank"),
                 json::members("needed", needed));
   }
-  MOE_TRY(chunk_buffer_, make_buffer(at_once * bytes, context_));
+  MOE_TRY(chunk_buffer_, comm_->call_memory(CallPart::chunks, at_once * bytes, context_));
   for (std::size_t i = 0; i < at_once; ++i) chunks_[i].memory = carve(shape_, chunk_buffer_->data() + i * bytes);
   return ok();
 }
@@ -93,7 +86,7 @@ Check Dist::reserve() {
 Result<std::shared_ptr<Dist>> Dist::create(std::shared_ptr<run::Context> context, std::shared_ptr<Comm> comm,
                                            Result<std::shared_ptr<const Config>> config, std::string_view options) {
   Comm& c = *comm;
-  MOE_CHECK(c.claim());
+  MOE_CHECK(c.claim({"moe_dist_create"}));
   const Claimed claimed(c);
   const std::uint32_t number = c.next_call();
   std::shared_ptr<Dist> dist;
@@ -105,9 +98,9 @@ Result<std::shared_ptr<Dist>> Dist::create(std::shared_ptr<run::Context> context
     return ok();
   });
   // The others wait, whatever has failed here.
-  MOE_CHECK(c.meet_with(std::move(prepared), {.tag = tag_of(SyncStep::create, number, 0, 0)}));
-  dist->number_ = number;
-  MOE_CHECK(agreement->reach(c, tag_of(SyncStep::texts, number, 0, 0)));
+  MOE_CHECK(c.meet_with(std::move(prepared), {.tag = tag_of(SyncStep::create, {.call = number})}));
+  dist->number_ = dist->made_ = number;
+  MOE_CHECK(agreement->reach(c, tag_of(SyncStep::texts, {.call = number})));
   Check reserved = taking_memory([&] { return dist->reserve(); });
   MOE_CHECK(c.meet_with(std::move(reserved), dist->header(SyncStep::created)));
   return dist;
@@ -146,7 +139,8 @@ Check Dist::reserve_call(const std::shared_ptr<const run::Layer>& layer) {
     MOE_TRY(router_, run::make_router(*config_, route_kernel_within(Isa::scalar), {}));
   }
   const std::size_t routing = run::route_scratch_bytes(router_, options_.max_tokens);
-  MOE_TRY(call_buffer_, make_buffer(carve_call(shape_, options_.max_tokens, routing, engine, nullptr).bytes, context_));
+  const std::size_t bytes = carve_call(shape_, options_.max_tokens, routing, engine, nullptr).bytes;
+  MOE_TRY(call_buffer_, comm_->call_memory(CallPart::layer, bytes, context_));
   call_memory_ = carve_call(shape_, options_.max_tokens, routing, engine, call_buffer_->data());
   return ok();
 }
@@ -174,7 +168,7 @@ Check Dist::agree_on_sums() {
 }
 
 Check Dist::attach(Result<std::shared_ptr<const run::Layer>> layer) {
-  MOE_CHECK(comm_->claim());
+  MOE_CHECK(comm_->claim({"moe_dist_attach", options_.layer_id}));
   const Claimed claimed(*comm_);
   number_ = comm_->next_call();
   turn_ = 0;

@@ -107,12 +107,12 @@ class Dist {
   // The call under way.
   Stage stage_ = Stage::none;
   run::ApplyArgs args_;
-  TensorView ids_, weights_;  // of all its tokens
-  std::uint32_t number_ = 0;
-  std::int64_t turn_ = 0, last_ = 0;  // last_: the last chunk, once it is known
-  bool ends_early_ = false;           // what is under way is waited for, and not used
-  std::optional<Error> failure_;      // of this rank
-  std::optional<Error> lost_;         // of the transport, found by look()
+  TensorView ids_, weights_;             // of all its tokens
+  std::uint32_t number_ = 0, made_ = 0;  // of the call under way, and of the one that made this
+  std::int64_t turn_ = 0, last_ = 0;     // last_: the last chunk, once it is known
+  bool ends_early_ = false;              // what is under way is waited for, and not used
+  std::optional<Error> failure_;         // of this rank
+  std::optional<Error> lost_;            // of the transport, found by look()
   Check result_ = ok();
   Pending heads_;
 

@@ -3,19 +3,22 @@
 
 #include <array>
 
+#include "base/code_names.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "io/hash.h"
 
 namespace moe::dist {
 
-std::uint32_t tag_of(SyncStep step, std::uint32_t call, std::uint64_t layer, std::uint64_t chunk) {
-  const std::array<std::uint64_t, 3> words = {static_cast<std::uint64_t>(step) << 32 | call, layer, chunk};
+std::uint32_t tag_of(SyncStep step, const Place& p) {
+  const std::array<std::uint64_t, 4> words = {static_cast<std::uint64_t>(step) << 32 | p.call, p.made,
+                                              static_cast<std::uint64_t>(p.layer), static_cast<std::uint64_t>(p.chunk)};
   return static_cast<std::uint32_t>(io::xxh3(std::as_bytes(std::span(words))));
 }
 
 Error peer_failed(int rank, std::int32_t status) {
-  return fail(Code::peer, "comm", cat("comm: rank ", rank, " failed with status ", status),
+  return fail(Code::peer, "comm",
+              cat("comm: rank ", rank, " failed with ", name_of(status), " (", status, "); its own error says more"),
               json::members("rank", rank, "peer_status", status));
 }
 

@@ -31,7 +31,7 @@ struct SpreadShape {
   // Rows of one token: to all ranks together, and back from one and from all of them.
   std::int64_t rows_out() const { return tp ? 1 : std::min<std::int64_t>(top_k, ranks); }
   std::int64_t back_from_one() const { return exact ? top_k : 1; }
-  // Rows and displacements of an exchange are below this.
+  // Counts and displacements of an exchange are at most this.
   std::int64_t most_rows() const { return chunk * std::max({rows_out(), back_from_all(), ranks * back_from_one()}); }
   std::int64_t back_from_all() const { return exact ? top_k : tp ? ranks : std::min<std::int64_t>(top_k, ranks); }
 };

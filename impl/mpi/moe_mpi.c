@@ -181,10 +181,11 @@ static moe_status MOE_CALL alltoall_start(void* user, uint64_t row_bytes, const 
   return started(t, op, "MPI_Ialltoall", MPI_Ialltoall(send, 1, row, recv, 1, row, t->comm, &(*op)->request), err);
 }
 
-/* MPI_Test. Where it finds that a collective operation has failed, Open MPI 4 asks the error handler of MPI_COMM_WORLD
- * (ompi/errhandler/errhandler_invoke.c), which usually ends the process: for that one call it is another. */
+/* MPI_Test. Where it finds that a collective operation has failed, Open MPI 4 calls the error handler of MPI_COMM_WORLD
+ * (ompi/errhandler/errhandler_invoke.c), which usually ends the process: for that one call it is another. Later versions
+ * have the same soname, so what was built for them may run with 4. */
 static int test_request(MPI_Request* request, int* flag) {
-#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
+#if defined(OPEN_MPI)
   static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER; /* else a thread would keep another's handler */
   int code = MPI_Request_get_status(*request, flag, MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS || !*flag) return code;

@@ -971,8 +971,8 @@ MOE_API void MOE_CALL moe_checkpoint_destroy(moe_checkpoint* checkpoint);
  * takes this rank's tokens and gives their outputs. The functions marked "collective" exchange data: every
  * rank calls them, in the same order for one communicator, also with no token and with no expert. What
  * fails on one rank is told to the others (MOE_ERR_PEER), so all of them return. A wait for other ranks ends
- * after timeout_ms: MOE_ERR_COMM with "reason" "timeout", "timeout_ms", "step" and, where it is known, "rank"
- * in the details. The other reasons are "out_of_step" (ranks make different calls), "transport" (the table's
+ * after timeout_ms: MOE_ERR_COMM with "reason" "timeout", "timeout_ms", "step", the "call" and its "layer_id", and,
+ * where it is known, "rank" in the details. The other reasons are "out_of_step" (ranks make different calls), "transport" (the table's
  * functions failed) and "protocol" (a peer sent what it may not). After these, except out_of_step, the
  * communicator is poisoned: each later call that needs it returns MOE_ERR_COMM_POISONED at once, and the
  * memory that a transport may still write is never freed. Bytes and order of sums: impl/spec/distributed.md
@@ -1039,7 +1039,8 @@ MOE_API void MOE_CALL moe_comm_destroy(moe_comm* comm);
  *  ascending rank; the bits depend on the placement. Mode tp gives each rank a piece of every expert's
  *  width; its sums are compact. Of more tokens than chunk_tokens (0: as workspace_mb allows) a call
  *  makes chunks. Buffers for max_tokens_per_rank are reserved in moe_dist_create and _attach; a call
- *  allocates nothing. Config and options of all ranks must agree: CONFIG_MISMATCH on all of them, with
+ *  allocates nothing. The layers of a communicator that have one ctx share them; workspace_mb bounds them.
+ *  layer_id is for messages: give each layer its own. Config and options of all ranks must agree: CONFIG_MISMATCH on all of them, with
  *  "pointer", "ranks", "expected" and "actual" in the details. ctx lends threads and memory.
  *  Collective. Statuses: common, INVALID_CONFIG, UNSUPPORTED, BUSY, COMM, PEER, CONFIG_MISMATCH,
  *  COMM_POISONED, CALLBACK. [any; comm excl] */

@@ -29,8 +29,9 @@ extern "C" {
  *  Collective over the communicator. The thread that calls this, and every collective function of moe.h with it, is
  *  the main thread of MPI unless MPI was initialised with MPI_THREAD_SERIALIZED or more. moe_comm_destroy is
  *  collective, too, unless the communicator is poisoned.
- *  With Open MPI 4 the end of each exchange sets the error handler of MPI_COMM_WORLD for an instant, as that MPI asks it
- *  of failed exchanges: no other thread may set it during a call.
+ *  Open MPI reports a failed exchange to the error handler of MPI_COMM_WORLD. So each finished exchange replaces that
+ *  handler for an instant: no other thread may set it then, and an error of another thread's call on MPI_COMM_WORLD may
+ *  be returned to it instead of handled.
  *  Statuses: common, INVALID_CONFIG; STATE: MPI is not initialised or already finalised, or this thread may not call
  *  it; VERSION: the process runs another MPI than this library was built for; UNSUPPORTED: an intercommunicator;
  *  COMM: MPI failed, or ranks did not come in time. [any] */

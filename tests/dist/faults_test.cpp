@@ -193,6 +193,45 @@ TEST(DistFaults, OneRankCallsAnotherLayer) {
   });
 }
 
+// Without layer_ids of their own, too.
+TEST(DistFaults, OneRankTakesItsLayersInAnotherOrder) {
+  const Sample s = small();
+  on_ranks(2, [&](int rank, moe_comm* comm) {
+    const Spread one(s, comm), two(s, comm);
+    Part part(s, 0, 4);
+    for (int i = 0; i < 2; ++i) {
+      const Failure f = apply((rank == 1) == (i == 0) ? two : one, part);
+      EXPECT_EQ(f.status, MOE_ERR_COMM);
+      EXPECT_EQ(f.details["reason"], "out_of_step");
+      EXPECT_EQ(f.details["call"], "moe_dist_apply");
+      EXPECT_EQ(f.details["layer_id"], 0);
+    }
+    EXPECT_EQ(apply(one, part).status, MOE_OK);
+    EXPECT_EQ(apply(two, part).status, MOE_OK);
+  });
+}
+
+TEST(DistFaults, ARankThatForgotToAttachIsToldSo) {
+  const Sample s = small();
+  on_ranks(2, [&](int rank, moe_comm* comm) {
+    const ConfigPtr config = s.make();
+    const DistPtr dist = make_dist(comm, config.get(), "{}");
+    Part part(s, 0, 4);
+    if (rank == 1) {
+      EXPECT_EQ(moe_dist_apply(dist.get(), &part.args, nullptr), MOE_ERR_STATE);
+      return;
+    }
+    moe_config* local = nullptr;
+    ASSERT_EQ(moe_dist_local_config(dist.get(), &local, nullptr), MOE_OK);
+    const ConfigPtr own(local);
+    const LayerPtr layer = layer_of(s, local);
+    const Failure f = failure([&](moe_error** e) { return moe_dist_attach(dist.get(), layer.get(), e); });
+    EXPECT_EQ(f.status, MOE_ERR_COMM);
+    EXPECT_EQ(f.details["reason"], "out_of_step");
+    EXPECT_EQ(f.details["call"], "moe_dist_attach");
+  });
+}
+
 TEST(DistFaults, ARankThatSleepsIsWaitedForUntilTheDeadline) {
   const Sample s = small();
   std::atomic<int> left{2};

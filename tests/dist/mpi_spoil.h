@@ -19,7 +19,7 @@ static size_t bytes_of(MPI_Datatype type) {
   PMPI_Type_size(type, &bytes);
   return (size_t)bytes;
 }
-/* One message to one rank: rows of `row` bytes, which for headers are 16. */
+/* One message to one rank: rows of `row` bytes, 16 for headers and for summaries of configs. */
 static void spoil(unsigned char* message, size_t row, int* rows) {
   const size_t bytes = row * (size_t)*rows;
   if (bytes == 0) return;

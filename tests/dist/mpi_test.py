@@ -6,7 +6,7 @@
 bits      the example `cluster` on checkpoints of three formats: the SHA-256 of a single process from 1, 2, 3, 4, 7 and 8 ranks,
           evenly cut and with fewer tokens than ranks; with combine compact those of a second run
 calls     mpi_ranks: good calls; mode tp, twice with the same bits; bad ids, another step, another config on one rank
-hostile   mpi_ranks: what one rank sends changes on its way, is short or lost; the first of --rounds * 4 seeds is printed
+hostile   mpi_ranks: what one rank sends changes on its way, is short or lost; the first of 32 or --rounds * 4 seeds is printed
 faults    a rank that is killed, stops, sleeps: the others get an error within the deadline, and go on by themselves
 hosts     two hosts with a network between them, as two network namespaces (root): the SHA-256 of one process; the link is cut in a
           call: an error within the deadline
@@ -183,7 +183,7 @@ def hostile(args, _):
     seed = args.seed or random.SystemRandom().randrange(1 << 31)
     print(f"seed {seed}", flush=True)
     spoiled = 0
-    for one in range(seed, seed + 4 * args.rounds):  # all ways in turn
+    for one in range(seed, seed + max(32, 4 * args.rounds)):  # all ways in turn
         ranks = 2 + one // 4 % 2
         output = expect_all(args, ranks, "hostile", one, told=set(range(ranks - 1)), more=RECOVERY[args.mpi])
         spoiled += sum(map(int, re.findall(r"as expected.*, spoiled (\d+)", output)))

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <new>
+#include <tuple>
 
 #include "dist/spread.h"
 #include "support/model_dir.h"
@@ -85,6 +87,39 @@ TEST(DistOwnPart, ACallAllocatesNothing) {
       });
       EXPECT_EQ(allocations.exchange(0), 0) << options;
     }
+}
+
+TEST(DistOwnPart, LayersOfOneCommunicatorShareTheMemoryOfCalls) {
+  const Sample s = int4_sample({.E = 6, .K = 2}, 12), wide = int4_sample({.E = 5, .H = 192, .K = 3}, 12, 2);
+  static thread_local int blocks = 0;
+  const auto count = [](void* user, std::size_t size, std::size_t alignment, std::int32_t node) {
+    ++blocks;
+    return Memory::take(user, size, alignment, node);
+  };
+  const std::vector<std::byte> want = whole_output(s), want_wide = whole_output(wide);
+  on_ranks(2, [&](int rank, moe_comm* comm) {
+    const ContextPtr ctx = context_with(count), other = context_with(count);
+    const Spread first(s, comm, "{}", ctx.get());
+    const auto taken = [&](const Sample& sample, const std::string& options, moe_context* context) {
+      const int before = blocks;
+      const ConfigPtr config = sample.make();
+      const DistPtr dist = make_dist(comm, config.get(), options, context);
+      return blocks - before;
+    };
+    EXPECT_EQ(taken(s, "{}", ctx.get()), 0);
+    EXPECT_EQ(taken(s, R"({"max_tokens_per_rank":16})", ctx.get()), 0);
+    EXPECT_EQ(taken(s, R"({"max_tokens_per_rank":4096})", ctx.get()), 1);
+    EXPECT_EQ(taken(s, "{}", other.get()), 1);
+    const Spread second(wide, comm, "{}", ctx.get());
+    for (int round = 0; round < 3; ++round)
+      for (const auto& [spread, sample, whole] :
+           {std::tuple{&first, &s, &want}, std::tuple{&second, &wide, &want_wide}}) {
+        Part part(*sample, rank * 6, 6);
+        EXPECT_EQ(moe_dist_apply(spread->dist.get(), &part.args, nullptr), MOE_OK);
+        EXPECT_EQ(0, std::memcmp(part.out.data(), whole->data() + static_cast<std::size_t>(rank) * part.out.size(),
+                                 part.out.size()));
+      }
+  });
 }
 
 TEST(DistOwnPart, MemoryThatIsNotThereOnOneRank) {

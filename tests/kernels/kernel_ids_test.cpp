@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 
+#include "kernels/kernel.h"
 #include "support/rooms.h"
 
 namespace moe::test::kernel_ids_test {
@@ -24,6 +26,25 @@ TEST(KernelIds, GroupsThatARowTakes) {
     EXPECT_GE(k.tile_rows, 1);
     EXPECT_EQ(&k, &kKernelIds[*kernel_index(k.name)]);
   }
+}
+
+// The tiles that few slots have are those of the AVX-512 row which multiplies them.
+TEST(KernelIds, FewSlotsHaveTheTilesOfAnotherRow) {
+  int rows = 0;
+  for (const Kernel* k : built_kernels()) {
+    if (k->few == 0) continue;
+    SCOPED_TRACE(k->id->name);
+    ++rows;
+    std::string other(k->id->name);
+    other.replace(other.find("_amxint8"), std::string("_amxint8").size(), "_avx512vnni");
+    if (other.ends_with("_g32")) other.resize(other.size() - 4);
+    ASSERT_TRUE(kernel_index(other)) << other;
+    EXPECT_EQ(k->few_rows, kKernelIds[*kernel_index(other)].tile_rows);
+    EXPECT_LT(k->few, k->tile_rows);
+  }
+#if defined(__x86_64__)
+  EXPECT_EQ(rows, 7);
+#endif
 }
 
 TEST(KernelIds, TheFirstThatFits) {

@@ -179,10 +179,24 @@ TEST(Plan, IsThePlainSortForEveryNumberOfThreads) {
           const Built got(in, parallel);
           ASSERT_EQ(flat(got.plan, in.shape), want) << parallel.num_threads << " threads";
           ASSERT_TRUE(got.kept_inside);
+          ASSERT_LE(got.plan.num_tiles, in.shape.max_tiles());
         }
         cut += slot_parts(in.shape.slots()) > 1;
       }
   EXPECT_GE(cut, 48);
+}
+
+// Every expert has the most slots that are cut small.
+TEST(Plan, MemoryOfTheMostTiles) {
+  Ids in({31 * 8, 1, {8, 8}, 128, 0, 31, 8}, 1);
+  std::fill(in.expert_map.begin(), in.expert_map.end(), 0);
+  for (std::int64_t t = 0; t < in.shape.tokens; ++t)
+    in.ids64[static_cast<std::size_t>(t * in.stride)] = in.ids32[static_cast<std::size_t>(t * in.stride)] =
+        static_cast<std::int32_t>(t % 8);
+  const Built got(in, {});
+  EXPECT_EQ(got.plan.num_tiles, 8 * 4);
+  EXPECT_EQ(flat(got.plan, in.shape), plain(in));
+  EXPECT_LE(got.plan.num_tiles, in.shape.max_tiles());
 }
 
 TEST(Plan, PartsDependOnTheBatchAlone) {
