@@ -10,7 +10,7 @@
 
 namespace moe::dist {
 
-std::uint32_t tag_of(SyncStep step, const Place& p) {
+std::uint32_t tag_of(SyncStep step, const CallPlace& p) {
   const std::array<std::uint64_t, 4> words = {static_cast<std::uint64_t>(step) << 32 | p.call, p.made,
                                               static_cast<std::uint64_t>(p.layer), static_cast<std::uint64_t>(p.chunk)};
   return static_cast<std::uint32_t>(io::xxh3(std::as_bytes(std::span(words))));

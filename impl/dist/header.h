@@ -21,11 +21,11 @@ enum class SyncStep : std::uint32_t { create = 1, created, attach, chunk, end, t
 
 // What must be the same on all ranks, in 32 bits. `made`: the number of the call that made the spread layer, so that
 // ranks which take their layers in different orders see it.
-struct Place {
+struct CallPlace {
   std::uint32_t call = 0, made = 0;
   std::int64_t layer = 0, chunk = 0;
 };
-std::uint32_t tag_of(SyncStep step, const Place& place);
+std::uint32_t tag_of(SyncStep step, const CallPlace& place);
 
 // The status of this rank as it travels, and what another rank's becomes here.
 Error peer_failed(int rank, std::int32_t status);

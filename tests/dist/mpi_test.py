@@ -297,6 +297,11 @@ def foreign(args, _):
     said = done.stdout + done.stderr
     check("MOE_ERR_VERSION" in said and "was built for" in said, "another MPI is not refused", said)
     print(re.search(r"MPI: this library.*", said)[0])
+    launcher = "mpich" if args.mpi == "openmpi" else "openmpi"
+    line = [f"mpirun.{launcher}", *FLAGS[launcher], "-n", "2", str(args.cluster), "/nowhere"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **ENVIRONMENT})
+    said = done.stdout + done.stderr
+    check(done.returncode != 0 and said.count("not the one whose mpirun started it") == 2, "another launcher is not refused", said)
 
 
 PYTHON = pathlib.Path("/usr/bin/python3")  # the one that sees Debian's mpi4py

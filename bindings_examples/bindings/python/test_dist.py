@@ -494,9 +494,12 @@ class Mpi(unittest.TestCase):
             module = types.SimpleNamespace(Get_library_version=lambda: said)
             modules = {"mpi4py": types.SimpleNamespace(), "mpi4py.MPI": module}
             with mock.patch.dict("sys.modules", modules), mock.patch.dict("os.environ"):
-                os.environ["LIBMOE_MPI_PATH"] = "/nowhere/libmoe_mpi.so"
+                os.environ.pop("LIBMOE_MPI_PATH", None)
                 with mock.patch("os.path.exists", lambda path: f"/{folder}/libmoe_mpi.so.0" in path):
-                    self.assertIn(folder or "nowhere", libmoe._dist._mpi_path())
+                    if folder:
+                        self.assertIn(folder, libmoe._dist._mpi_path())
+                    os.environ["LIBMOE_MPI_PATH"] = "/nowhere/libmoe_mpi.so"
+                    self.assertEqual(libmoe._dist._mpi_path(), "/nowhere/libmoe_mpi.so")
                 with nothing, self.assertRaisesRegex(ImportError, "/nowhere/libmoe_mpi.so is no libmoe_mpi"):
                     libmoe.Comm.from_mpi(comm)
                 del os.environ["LIBMOE_MPI_PATH"]

@@ -160,22 +160,25 @@ typedef struct {
   int threads, uniform;
 } command;
 
-static int usage(void) {
+static int usage(const char* what) {
+  if (what[0] != 0) fprintf(stderr, "cluster: %s\n", what);
   fprintf(stderr,
           "usage: mpirun -n RANKS cluster DIR [--tokens N] [--calls N] [--combine exact|compact] [--threads N]\n"
           "                                  [--routing model|uniform]\n");
   return 2;
 }
 
-static int read_command(int argc, char** argv, command* c) {
+/* NULL, or what is wrong. */
+static const char* read_command(int argc, char** argv, command* c) {
   *c = (command){.tokens = 32, .calls = 8, .combine = "exact"};
   for (int i = 1; i < argc; ++i) {
     if (strncmp(argv[i], "--", 2) != 0) {
-      if (c->directory) return 0;
+      if (c->directory) return "more than one directory";
       c->directory = argv[i];
       continue;
     }
-    if (i + 1 == argc) return 0;
+    if (strcmp(argv[i], "--help") == 0) return "";
+    if (i + 1 == argc) return "an option without its value";
     const char *name = argv[i], *value = argv[++i];
     if (strcmp(name, "--tokens") == 0)
       c->tokens = atoll(value);
@@ -188,9 +191,16 @@ static int read_command(int argc, char** argv, command* c) {
     else if (strcmp(name, "--routing") == 0 && (strcmp(value, "uniform") == 0 || strcmp(value, "model") == 0))
       c->uniform = value[0] == 'u';
     else
-      return 0;
+      return "an option or value that it does not know";
   }
-  return c->directory != NULL && c->tokens > 0 && c->calls > 0 && c->threads >= 0;
+  if (c->directory == NULL) return "a directory is missing";
+  return c->tokens > 0 && c->calls > 0 && c->threads >= 0 ? NULL : "a number that is too small";
+}
+
+/* Started by another MPI's mpirun each process is alone, and does the whole work. */
+static int is_lonely(int size) {
+  const char *open_mpi = getenv("OMPI_COMM_WORLD_SIZE"), *mpich = getenv("PMI_SIZE");
+  return size == 1 && ((open_mpi != NULL && atoi(open_mpi) > 1) || (mpich != NULL && atoi(mpich) > 1));
 }
 
 /* CPUs of this rank: its own where mpirun binds ranks, else its share of the host's. */
@@ -219,9 +229,11 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   command c;
-  if (!read_command(argc, argv, &c)) {
+  const char* wrong = read_command(argc, argv, &c);
+  if (wrong == NULL && is_lonely(size)) wrong = "its MPI is not the one whose mpirun started it";
+  if (wrong != NULL) {
     MPI_Finalize();
-    return rank == 0 ? usage() : 2;
+    return rank == 0 ? usage(wrong) : 2;
   }
   const int threads = c.threads > 0 ? c.threads : own_threads();
   char options[64];

@@ -182,8 +182,8 @@ class Comm(Handle):
         """Of a communicator of mpi4py, which is duplicated; collective, as close() is. Close it, and each Dist of it,
         before MPI ends, which mpi4py does at exit; after CommError end the job with comm.Abort().
 
-        `library`: the file of libmoe_mpi for this MPI. Without it, that in the folder openmpi or mpich beside libmoe,
-        else what LIBMOE_MPI_PATH names.
+        `library`: the file of libmoe_mpi for this MPI. Without it, what LIBMOE_MPI_PATH names, else that in the folder
+        openmpi or mpich beside libmoe.
         """
         if not callable(getattr(comm, "py2f", None)):
             raise TypeError(f"comm: expected a communicator of mpi4py, got {type(comm).__name__}")
@@ -219,12 +219,11 @@ def _mpi_path() -> str:
     core = str(lib.path)
     folders = dict.fromkeys(map(os.path.dirname, (core, os.path.realpath(core))))
     places = [os.path.join(folder, name, _MPI_SONAME) for folder in folders] if name else []
-    given = os.environ.get("LIBMOE_MPI_PATH")
+    if given := os.environ.get("LIBMOE_MPI_PATH"):
+        return given
     for place in places:
         if os.path.exists(place):
             return place
-    if given:
-        return given
     raise ImportError(f"{_MPI_SONAME} for the MPI of mpi4py, {said.partition(',')[0]!r}, is not found: there is no "
                       f"{' nor '.join(places) or 'folder for it'}; LIBMOE_MPI_PATH or the argument `library` may name "
                       f"the file")

@@ -438,7 +438,8 @@ functions! {
     /// ascending rank; the bits depend on the placement. Mode tp gives each rank a piece of every expert's
     /// width; its sums are compact. Of more tokens than chunk_tokens (0: as workspace_mb allows) a call
     /// makes chunks. Buffers for max_tokens_per_rank are reserved in moe_dist_create and _attach; a call
-    /// allocates nothing. Config and options of all ranks must agree: CONFIG_MISMATCH on all of them, with
+    /// allocates nothing. The layers of a communicator that have one ctx share them; workspace_mb bounds them.
+    /// layer_id is for messages: give each layer its own. Config and options of all ranks must agree: CONFIG_MISMATCH on all of them, with
     /// "pointer", "ranks", "expected" and "actual" in the details. ctx lends threads and memory.
     /// Collective. Statuses: common, INVALID_CONFIG, UNSUPPORTED, BUSY, COMM, PEER, CONFIG_MISMATCH,
     /// COMM_POISONED, CALLBACK. \[any; comm excl\]

@@ -19,7 +19,7 @@ handle! {
     /// come before `MPI_Finalize`. The last drop is collective.
     ///
     /// ```no_run
-    /// use libmoe::{sys, Comm, Error, Status};
+    /// use libmoe::{sys, Comm, Error};
     /// use std::ptr::{self, NonNull};
     ///
     /// extern "C" {
@@ -32,11 +32,12 @@ handle! {
     ///     ) -> sys::moe_status;
     /// }
     ///
-    /// /// `world`: `MPI_Comm_c2f(MPI_COMM_WORLD)`, in a program that links `libmoe_mpi`.
+    /// /// `world`: `MPI_Comm_c2f(MPI_COMM_WORLD)`, in a program that links `libmoe_mpi` (`pkg-config --libs
+    /// /// libmoe-mpi-openmpi` in its build.rs).
     /// unsafe fn comm_of_mpi(world: i32) -> Result<Comm, Error> {
-    ///     let mut comm = ptr::null_mut();
-    ///     let status = moe_mpi_comm_create_f(world, ptr::null(), 0, &mut comm, ptr::null_mut());
-    ///     let made = NonNull::new(comm).ok_or_else(|| Error::new(Status(status), "no communicator of MPI"))?;
+    ///     let (mut comm, mut err) = (ptr::null_mut(), ptr::null_mut());
+    ///     let status = moe_mpi_comm_create_f(world, ptr::null(), 0, &mut comm, &mut err);
+    ///     let made = NonNull::new(comm).ok_or_else(|| Error::from_raw(status, err))?;
     ///     Ok(Comm::from_raw(made))
     /// }
     /// # fn main() {}

@@ -131,8 +131,13 @@ impl Error {
         self.raw_os_error().map(|number| io::Error::from_raw_os_error(number).kind())
     }
 
-    /// Takes over an error object of the library.
-    pub(crate) unsafe fn take(status: i32, err: *mut sys::moe_error) -> Self {
+    /// Takes over an error object of a C function that this crate does not wrap, such as those of `libmoe_mpi`. `status` is
+    /// what that function returned, for where there is no object.
+    ///
+    /// # Safety
+    ///
+    /// `err` is null or an error object of this library that nothing else ends.
+    pub unsafe fn from_raw(status: i32, err: *mut sys::moe_error) -> Self {
         if err.is_null() {
             return Error::new(Status(status), "the library gave no error object");
         }
@@ -229,7 +234,7 @@ pub(crate) fn status(call: impl FnOnce(*mut *mut sys::moe_error) -> i32) -> Resu
     if status == sys::MOE_OK {
         return Ok(());
     }
-    let mut error = unsafe { Error::take(status, err) };
+    let mut error = unsafe { Error::from_raw(status, err) };
     match panic {
         Some(panic) if !error.message.contains(&panic) => error.message = format!("{}: {panic}", error.message),
         _ => {}
