@@ -139,15 +139,16 @@ moe_status moe_dist_apply(moe_dist* dist, const moe_apply_args* args, moe_error*
 moe_status moe_dist_begin(moe_dist* dist, const moe_apply_args* args, moe_dist_call** out, moe_error** err) {
   return guard(err, [&]() -> Check {
     clear(out);
-    MOE_CHECK(not_null({{"dist", dist}, {"out", out}}));
+    MOE_CHECK(not_null({{"dist", dist}}));
     MOE_CHECK(check_handle(dist, "dist"));
     std::unique_ptr<moe_dist_call> call;
-    MOE_CHECK(dist->object->begin(taking_memory([&] {
+    Check begun = dist->object->begin(taking_memory([&]() -> Result<ApplyArgs> {
+      MOE_CHECK(not_null({{"out", out}}));
       call.reset(make_handle<moe_dist_call>(dist->object));
       return call_of(*dist->object, args);
-    })));
-    *out = call.release();
-    return ok();
+    }));
+    if (begun) *out = call.release();
+    return begun;
   });
 }
 

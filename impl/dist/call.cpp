@@ -170,6 +170,7 @@ Check Dist::start_dispatch() {
     if (Check packed = pack(spread(), c.tokens, comm_->headers(), m, polling.parallel()); !packed)
       failure_ = std::move(packed.error());
   }
+  if (lost_) return ok();  // step() says so; nothing is started on a transport that has failed
   std::int64_t sent = 0;
   for (int r = 0; r < shape_.ranks; ++r) sent += r == comm_->rank() ? 0 : m.dispatch.send[r];
   rows_sent_.fetch_add(static_cast<std::uint64_t>(sent), std::memory_order_relaxed);
@@ -191,6 +192,7 @@ Check Dist::after_dispatch() {
                            polling.parallel(), pack_ns_);
       !run)
     failure_ = std::move(run.error());
+  if (lost_) return ok();
   const Counts& n = m.combine;
   std::int64_t sent = 0;
   for (int r = 0; r < shape_.ranks; ++r) sent += n.send[r];

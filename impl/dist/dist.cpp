@@ -43,6 +43,15 @@ const Elementwise* any_steps() {
   return nullptr;
 }
 
+// Of a rank without experts. Where its config wants a bias or scales that it does not have, there is space for them.
+Result<run::Router> make_empty_router(const Config& c) {
+  const RouteKernel& kernel = route_kernel_within(Isa::scalar);
+  MOE_TRY(run::Router router, run::make_router(c, kernel, {}));
+  if (!router.lacks_bias && !router.lacks_scale) return router;
+  const std::vector<float> bias(router.lacks_bias ? router.columns : 0), scale(router.lacks_scale ? router.experts : 0);
+  return run::make_router(c, kernel, {.option = {}, .loaded = bias, .scale = scale});
+}
+
 }  // namespace
 
 RankHeader Dist::header(SyncStep step) const {
@@ -124,6 +133,9 @@ Check Dist::check_layer(const Result<std::shared_ptr<const run::Layer>>& layer) 
                                   : "layer: must not be NULL, this rank holds experts");
   if (*layer != nullptr && (*layer)->config().canonical != local_->canonical)
     return fail(Code::config_mismatch, "layer", "layer: is not made from the config of moe_dist_local_config");
+  if (*layer != nullptr && (*layer)->places_experts_itself())
+    return fail(Code::unsupported, "layer",
+                "layer: has an expert_map; a spread layer's experts are where `placement` of moe_dist_create says");
   return reserve_call(*layer);
 }
 
@@ -136,8 +148,10 @@ Check Dist::reserve_call(const std::shared_ptr<const run::Layer>& layer) {
     while (engine_rows_ > 1 && layer->rows_bytes(engine_rows_, !shape_.exact) > half_of(options_)) engine_rows_ /= 2;
     engine = layer->rows_bytes(engine_rows_, !shape_.exact);
   } else {
-    MOE_TRY(router_, run::make_router(*config_, route_kernel_within(Isa::scalar), {}));
+    MOE_TRY(router_, make_empty_router(*config_));
   }
+  if (LayerValues::are_told(*config_, places_, shape_.ranks, shape_.tp))
+    values_.emplace(layer.get(), router_, shape_.ranks);
   const std::size_t routing = run::route_scratch_bytes(router_, options_.max_tokens);
   const std::size_t bytes = carve_call(shape_, options_.max_tokens, routing, engine, nullptr).bytes;
   MOE_TRY(call_buffer_, comm_->call_memory(CallPart::layer, bytes, context_));
@@ -147,7 +161,7 @@ Check Dist::reserve_call(const std::shared_ptr<const run::Layer>& layer) {
 
 // The kernels of all ranks must round alike; a rank without experts does as they do. RankHeader::rows: 1, 2 with
 // rounding.
-Check Dist::agree_on_sums() {
+Check Dist::agree_on_sums(const run::Layer* layer) {
   const RankHeader* headers = comm_->headers();
   std::int32_t first = 0;
   for (int r = 0; r < comm_->size(); ++r) {
@@ -160,7 +174,7 @@ Check Dist::agree_on_sums() {
                   json::members("rank", r));
     first = here;
   }
-  if (layer_ != nullptr) return ok();
+  if (layer != nullptr) return ok();
   const Elementwise* steps = any_steps();
   if (steps == nullptr) return fail(Code::unsupported, "layer", "layer: this build has no scalar kernel");
   rules_ = run::sum_rules_of(*config_, *steps, first == 2);
@@ -176,8 +190,12 @@ Check Dist::attach(Result<std::shared_ptr<const run::Layer>> layer) {
   RankHeader header = this->header(SyncStep::attach);
   if (mine && *layer != nullptr) header.rows = rules_.rounded ? 2 : 1;
   MOE_CHECK(comm_->meet_with(std::move(mine), header, kPatience));
+  MOE_CHECK(agree_on_sums(layer->get()));
+  if (values_) {
+    MOE_CHECK(values_->tell(*comm_));
+    if (*layer == nullptr) values_->fill(router_);
+  }
   layer_ = *layer;
-  MOE_CHECK(agree_on_sums());
   attached_ = true;
   return ok();
 }

@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "config/config.h"
 #include "dist/comm.h"
+#include "dist/layer_values.h"
 #include "dist/memory.h"
 #include "dist/options.h"
 #include "dist/origin.h"
@@ -65,7 +66,7 @@ class Dist {
   // attach
   Check check_layer(const Result<std::shared_ptr<const run::Layer>>& layer);
   Check reserve_call(const std::shared_ptr<const run::Layer>& layer);
-  Check agree_on_sums();
+  Check agree_on_sums(const run::Layer* layer);
   // call
   Check read_args(Result<run::ApplyArgs>& args);
   Check route_tokens(const Parallel& parallel);
@@ -102,6 +103,7 @@ class Dist {
   bool attached_ = false;
   std::int64_t engine_rows_ = 1;
   run::Router router_;
+  std::optional<LayerValues> values_;
   run::SumRules rules_;
 
   // The call under way.

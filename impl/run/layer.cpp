@@ -269,6 +269,14 @@ Check give_routed(const ApplyArgs& a, const std::int32_t* ids, const float* weig
 
 const SumRules& Layer::sum_rules() const { return state_->setup; }
 const Router& Layer::router() const { return state_->router; }
+bool Layer::places_experts_itself() const { return !state_->spec.expert_map.empty(); }
+
+std::array<float, 2> Layer::shared_input_scales() const {
+  const auto first = [&](const std::vector<float>& scales) {
+    return state_->spec.config->bit_compat == Policy::vllm && !scales.empty() ? scales[0] : 0.0f;
+  };
+  return {first(state_->input_scales[0]), first(state_->input_scales[1])};
+}
 
 std::uint64_t Layer::rows_bytes(std::int64_t rows, bool sums) const {
   return carve_workspace(state_->setup, rows, nullptr, !sums).bytes;

@@ -1,6 +1,7 @@
 // A layer ready to run: config, kernel and packed weights bound together. Immutable and shareable.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -94,6 +95,8 @@ class Layer {
   Parallel parallel() const;  // of its context
   const SumRules& sum_rules() const;
   const Router& router() const;
+  bool places_experts_itself() const;                // by an expert_map of the host
+  std::array<float, 2> shared_input_scales() const;  // of w13, w2, where all experts held share them by a rule; else 0
   // Tokens routed to each held expert since the last reset.
   void expert_counts(std::span<std::uint64_t> counts, bool reset) const;
 

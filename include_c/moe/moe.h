@@ -1011,8 +1011,7 @@ typedef struct moe_comm_ops {
   moe_release_fn destroy;
 } moe_comm_ops;
 
-/** Makes a communicator of the caller's transport. ops is copied; a member beyond its struct_size counts
- *  as NULL. `options_json` may be NULL/0: {"timeout_ms":60000,"poll_us":50,"on_timeout":"error|abort"}.
+/** Makes a communicator of the caller's transport. ops is copied. `options_json` may be NULL/0: {"timeout_ms":60000,"poll_us":50,"on_timeout":"error|abort"}.
  *  Statuses: common, INVALID_CONFIG, VERSION. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_comm_create(const moe_comm_ops* ops, const char* options_json, size_t options_len, moe_comm** out, moe_error** err);
 /** Fills out[0..size-1] with connected communicators for threads of this process, 1 <= size <= 1024. For
@@ -1051,7 +1050,9 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_create(moe_context* ctx, moe
  *  than ranks) has none: STATE. Statuses: common, STATE. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_local_config(const moe_dist* dist, moe_config** out, moe_error** err);
 /** Gives the layer of the local config (kept); NULL exactly where this rank holds no expert. Ends when all
- *  ranks are there, within ten times timeout_ms. Collective. Statuses: common, UNSUPPORTED, BUSY, STATE,
+ *  ranks are there, within ten times timeout_ms. UNSUPPORTED: the layer has an expert_map, or the input
+ *  scales that vLLM shares among a rank's experts differ between ranks (bit_compat vllm, mode ep), or these
+ *  kernels do not round alike. Collective. Statuses: common, UNSUPPORTED, BUSY, STATE,
  *  COMM, PEER, CONFIG_MISMATCH, COMM_POISONED, CALLBACK. [excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_attach(moe_dist* dist, moe_layer* layer, moe_error** err);
 /** moe_apply over all ranks, with this rank's tokens: as many as it has, also 0, at most

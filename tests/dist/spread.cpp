@@ -10,8 +10,6 @@
 namespace moe::test {
 namespace {
 
-constexpr const char* kModule = "model.layers.0.mlp.experts";
-
 std::shared_ptr<TempDir> folder_of(const std::string& file) {
   auto dir = std::make_shared<TempDir>();
   dir->write("model.safetensors", file);
@@ -36,8 +34,10 @@ void fill_tokens(Sample& s, std::int64_t experts, std::uint32_t seed) {
     }
 }
 
+}  // namespace
+
 Sample sample(std::string name, const std::string& config, const std::string& file, moe_dtype dtype,
-              std::int64_t tokens, std::uint32_t seed = 1) {
+              std::int64_t tokens, std::uint32_t seed) {
   Sample s;
   s.name = std::move(name);
   s.dir = folder_of(file);
@@ -49,8 +49,6 @@ Sample sample(std::string name, const std::string& config, const std::string& fi
   fill_tokens(s, c["num_experts"], seed);
   return s;
 }
-
-}  // namespace
 
 Sample Sample::with(const nlohmann::json& more) const {
   Sample s = *this;

@@ -36,6 +36,11 @@ struct Sample {
   Sample with(const nlohmann::json& more) const;
 };
 
+constexpr const char* kModule = "model.layers.0.mlp.experts";
+
+// `file`: of safetensors, its names begin with kModule.
+Sample sample(std::string name, const std::string& config, const std::string& file, moe_dtype dtype,
+              std::int64_t tokens, std::uint32_t seed = 1);
 // `tokens` tokens with all kinds of ids: -1, a whole token of it, the same expert twice.
 Sample int4_sample(Model m, std::int64_t tokens, std::uint32_t seed = 1);
 Sample int8_sample(Wna16Model m, std::int64_t tokens);

@@ -411,8 +411,7 @@ functions! {
     fn moe_checkpoint_fingerprint(ctx: *mut moe_context, checkpoint: *const moe_checkpoint, full: i32, control: *mut moe_control, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_checkpoint_destroy(checkpoint: *mut moe_checkpoint) -> ();
-    /// Makes a communicator of the caller's transport. ops is copied; a member beyond its struct_size counts
-    /// as NULL. `options_json` may be NULL/0: {"timeout_ms":60000,"poll_us":50,"on_timeout":"error|abort"}.
+    /// Makes a communicator of the caller's transport. ops is copied. `options_json` may be NULL/0: {"timeout_ms":60000,"poll_us":50,"on_timeout":"error|abort"}.
     /// Statuses: common, INVALID_CONFIG, VERSION. \[any\]
     fn moe_comm_create(ops: *const moe_comm_ops, options_json: *const c_void, options_len: usize, out: *mut *mut moe_comm, err: *mut *mut moe_error) -> moe_status;
     /// Fills out\[0..size-1\] with connected communicators for threads of this process, 1 \<= size \<= 1024. For
@@ -450,7 +449,9 @@ functions! {
     /// than ranks) has none: STATE. Statuses: common, STATE. \[any\]
     fn moe_dist_local_config(dist: *const moe_dist, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
     /// Gives the layer of the local config (kept); NULL exactly where this rank holds no expert. Ends when all
-    /// ranks are there, within ten times timeout_ms. Collective. Statuses: common, UNSUPPORTED, BUSY, STATE,
+    /// ranks are there, within ten times timeout_ms. UNSUPPORTED: the layer has an expert_map, or the input
+    /// scales that vLLM shares among a rank's experts differ between ranks (bit_compat vllm, mode ep), or these
+    /// kernels do not round alike. Collective. Statuses: common, UNSUPPORTED, BUSY, STATE,
     /// COMM, PEER, CONFIG_MISMATCH, COMM_POISONED, CALLBACK. \[excl\]
     fn moe_dist_attach(dist: *mut moe_dist, layer: *mut moe_layer, err: *mut *mut moe_error) -> moe_status;
     /// moe_apply over all ranks, with this rank's tokens: as many as it has, also 0, at most
