@@ -24,11 +24,11 @@ extern "C" {
 /* clang-format off */
 
 /** A communicator of the ranks of an MPI communicator, given by its Fortran handle: MPI_Comm_c2f() in C, comm.py2f()
- *  of mpi4py. So callers need no mpi.h. It is duplicated: messages of the program are never mixed with those of
- *  libmoe. Options are those of moe_comm_create; timeout_ms also ends the wait for the ranks that must call this.
- *  Collective over the communicator. The thread that calls this, and every collective function of moe.h with it, is
- *  the main thread of MPI unless MPI was initialised with MPI_THREAD_SERIALIZED or more. moe_comm_destroy is
- *  collective, too, unless the communicator is poisoned.
+ *  of mpi4py. So callers need no mpi.h. MPI itself may end the process for a number that is no handle. The communicator
+ *  is duplicated: messages of the program are never mixed with those of libmoe. Options are those of moe_comm_create;
+ *  timeout_ms also ends the wait for the ranks that must call this. Collective over the communicator. The thread that
+ *  calls this, and every collective function of moe.h with it, is the main thread of MPI unless MPI was initialised
+ *  with MPI_THREAD_SERIALIZED or more. moe_comm_destroy is collective, too, unless the communicator is poisoned.
  *  Open MPI reports a failed exchange to the error handler of MPI_COMM_WORLD. So each finished exchange replaces that
  *  handler for an instant: no other thread may set it then, and an error of another thread's call on MPI_COMM_WORLD may
  *  be returned to it instead of handled.

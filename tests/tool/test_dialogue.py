@@ -21,7 +21,8 @@ LINES = ("moe doctor", "moe inspect q3", "moe why q3 --kernel amxint8 --for amx"
 # Everything that differs from machine to machine: numbers with a unit, rates, times, hashes, what doctor finds.
 MASKS = ((r"(?m)^(libmoe|cpu|isa|threads|memory|reads|load|env)( +).*$", r"\1\2.."), (r"fast:xxh3:[0-9a-f]{16}", "fast:xxh3:.."),
          (r"(?m)^! .*\n", ""), (r"(?m)^yes all well\n", ""), (r"\d[\d.]*(?= (KB|MB|GB) )", "#"), (r" \d+:\d\d\b", " #:##"),
-         (r"w4a8_tok8_p16_\w+", "w4a8_tok8_p16_.."), (r"relative error [\d.]+ \(median\), [\d.]+ \(worst\)", "relative error # (median), # (worst)"),
+         (r"w4a8_tok8_p16_\w+(, w4a8_tok8_p16_\w+)*", "w4a8_tok8_p16_.."), (r"kernel +also accepted", "kernel              also accepted"),
+         (r"relative error [\d.]+ \(median\), [\d.]+ \(worst\)", "relative error # (median), # (worst)"),
          (r"[!\d. ]+ \+- +[\d.]+ \| +[\d.]+ \| +[\d.]+ \|", " # +- # | # | # |"))
 
 
