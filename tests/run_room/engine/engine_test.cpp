@@ -295,6 +295,7 @@ TEST_P(EngineRows, SameBitsHoweverACallIsCutUp) {
   const Kernel& kernel = *GetParam();
   std::vector<LayerShape> shapes = shapes_of(kernel.id->layout, kernel.id->act);
   std::erase_if(shapes, [&](const LayerShape& s) { return !kernel.id->takes(Groups::of_size(s.group)); });
+  for (LayerShape& s : shapes) s.zeros = s.zeros && kernel.id->takes_zeros();
   ASSERT_GE(shapes.size(), 2u);
   for (const LayerShape& s : some_of(shapes, static_cast<std::uint32_t>(*kernel_index(kernel.id->name)))) {
     SCOPED_TRACE("H " + std::to_string(s.hidden) + " I " + std::to_string(s.intermediate));
