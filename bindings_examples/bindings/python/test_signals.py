@@ -119,9 +119,11 @@ class Signals(unittest.TestCase):
                 model.convert(folder + "/converted", progress=lambda *numbers: None)
             except SystemExit as error:
                 print(error)
-            signal.signal(signal.SIGINT, lambda *_: print("goes on"))
+            came = []
+            signal.signal(signal.SIGINT, lambda *_: came.append(print("goes on")))
             threading.Timer(0.1, interrupt).start()
-            model.layer(0).close()
+            while not came:
+                model.layer(0).close()
             signal.signal(signal.SIGINT, signal.default_int_handler)
             control = libmoe.Control()
             timed(lambda: model.convert(folder + "/converted", control=control))
