@@ -27,34 +27,10 @@ struct moe_error {
 namespace moe::api {
 namespace {
 
-// By name: kCodeNames stands below the wall, where moe.h is not seen.
-#define MOE_STATUS(status) \
-  static_assert(name_of(status) == std::string_view(#status), "Code has the numbers of moe_status")
-MOE_STATUS(MOE_OK);
-MOE_STATUS(MOE_ERR_INVALID_ARGUMENT);
-MOE_STATUS(MOE_ERR_INVALID_CONFIG);
-MOE_STATUS(MOE_ERR_INVALID_HANDLE);
-MOE_STATUS(MOE_ERR_SHAPE);
-MOE_STATUS(MOE_ERR_DTYPE);
-MOE_STATUS(MOE_ERR_MISSING_WEIGHT);
-MOE_STATUS(MOE_ERR_UNEXPECTED_WEIGHT);
-MOE_STATUS(MOE_ERR_NO_BACKEND);
-MOE_STATUS(MOE_ERR_UNSUPPORTED);
-MOE_STATUS(MOE_ERR_BUFFER_TOO_SMALL);
-MOE_STATUS(MOE_ERR_OUT_OF_MEMORY);
-MOE_STATUS(MOE_ERR_IO);
-MOE_STATUS(MOE_ERR_FORMAT);
-MOE_STATUS(MOE_ERR_VERSION);
-MOE_STATUS(MOE_ERR_CANCELLED);
-MOE_STATUS(MOE_ERR_COMM);
-MOE_STATUS(MOE_ERR_CALLBACK);
-MOE_STATUS(MOE_ERR_BUSY);
-MOE_STATUS(MOE_ERR_STATE);
-MOE_STATUS(MOE_ERR_PEER);
-MOE_STATUS(MOE_ERR_CONFIG_MISMATCH);
-MOE_STATUS(MOE_ERR_COMM_POISONED);
-MOE_STATUS(MOE_ERR_INTERNAL);
-#undef MOE_STATUS
+#define MOE_CODE(code, status) \
+  static_assert(static_cast<moe_status>(Code::code) == (status), "Code has the numbers of moe_status");
+#include "base/code_names.inc"
+#undef MOE_CODE
 
 constexpr std::uint64_t kMagic = magic_of(1);
 

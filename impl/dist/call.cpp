@@ -13,7 +13,6 @@
 // next headers.
 #include <algorithm>
 #include <cstdint>
-#include <new>
 
 #include "base/index.h"
 #include "base/json.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/index.h"
 #include "base/result.h"
 #include "dist/header.h"
 #include "dist/options.h"
@@ -27,6 +28,7 @@ struct Doing {
   std::int64_t layer_id = -1;
 };
 
+// What a call needs memory for: its chunks on the way, its tokens and this rank's layer.
 enum class CallPart : std::uint8_t { chunks, layer };
 
 // An operation under way.
@@ -40,9 +42,9 @@ struct Pending {
 class Gathering {
  public:
   Gathering(std::size_t bytes, int ranks)
-      : bytes_(bytes), all_(std::make_shared<std::vector<std::byte>>(bytes * (static_cast<std::size_t>(ranks) + 1))) {}
+      : bytes_(bytes), all_(std::make_shared<std::vector<std::byte>>(bytes * (usize(ranks) + 1))) {}
   std::byte* mine() { return all_->data(); }
-  const std::byte* of(int rank) const { return all_->data() + bytes_ * (static_cast<std::size_t>(rank) + 1); }
+  const std::byte* of(int rank) const { return all_->data() + bytes_ * (usize(rank) + 1); }
   std::size_t bytes() const { return bytes_; }
   const std::shared_ptr<std::vector<std::byte>>& memory() const { return all_; }
 

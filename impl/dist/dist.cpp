@@ -194,6 +194,7 @@ Check Dist::attach(Result<std::shared_ptr<const run::Layer>> layer) {
   if (values_) {
     MOE_CHECK(values_->tell(*comm_));
     if (*layer == nullptr) values_->fill(router_);
+    values_.reset();
   }
   layer_ = *layer;
   attached_ = true;

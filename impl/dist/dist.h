@@ -103,7 +103,7 @@ class Dist {
   bool attached_ = false;
   std::int64_t engine_rows_ = 1;
   run::Router router_;
-  std::optional<LayerValues> values_;
+  std::optional<LayerValues> values_;  // during attach
   run::SumRules rules_;
 
   // The call under way.

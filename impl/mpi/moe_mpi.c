@@ -182,8 +182,8 @@ static moe_status MOE_CALL alltoall_start(void* user, uint64_t row_bytes, const 
 }
 
 /* MPI_Test. Where it finds that a collective operation has failed, Open MPI 4 calls the error handler of MPI_COMM_WORLD
- * (ompi/errhandler/errhandler_invoke.c), which usually ends the process: for that one call it is another. Later versions
- * have the same soname, so what was built for them may run with 4. */
+ * (ompi/errhandler/errhandler_invoke.c), which usually ends the process: for that one call it is another. Which version
+ * runs is known at run time only, and where it is not needed this does no harm. */
 static int test_request(MPI_Request* request, int* flag) {
 #if defined(OPEN_MPI)
   static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER; /* else a thread would keep another's handler */

@@ -971,12 +971,12 @@ MOE_API void MOE_CALL moe_checkpoint_destroy(moe_checkpoint* checkpoint);
  * takes this rank's tokens and gives their outputs. The functions marked "collective" exchange data: every
  * rank calls them, in the same order for one communicator, also with no token and with no expert. What
  * fails on one rank is told to the others (MOE_ERR_PEER), so all of them return. A wait for other ranks ends
- * after timeout_ms: MOE_ERR_COMM with "reason" "timeout", "timeout_ms", "step", the "call" and its "layer_id", and,
- * where it is known, "rank" in the details. The other reasons are "out_of_step" (ranks make different calls), "transport" (the table's
- * functions failed) and "protocol" (a peer sent what it may not). After these, except out_of_step, the
- * communicator is poisoned: each later call that needs it returns MOE_ERR_COMM_POISONED at once, and the
- * memory that a transport may still write is never freed. Bytes and order of sums: impl/spec/distributed.md
- * in the source. */
+ * after timeout_ms: MOE_ERR_COMM with "reason" "timeout", "timeout_ms", "step", the "call" and its "layer_id",
+ * and, where it is known, "rank" in the details. The other reasons are "out_of_step" (ranks make different
+ * calls), "transport" (the table's functions failed) and "protocol" (a peer sent what it may not). After
+ * these, except out_of_step, the communicator is poisoned: each later call that needs it returns
+ * MOE_ERR_COMM_POISONED at once, and the memory that a transport may still write is never freed. Bytes and
+ * order of sums: impl/spec/distributed.md in the source. */
 
 /** What moe_comm_ops::agree_i64 computes of each value over all ranks. */
 typedef int32_t moe_agree_op;
@@ -1011,7 +1011,8 @@ typedef struct moe_comm_ops {
   moe_release_fn destroy;
 } moe_comm_ops;
 
-/** Makes a communicator of the caller's transport. ops is copied. `options_json` may be NULL/0: {"timeout_ms":60000,"poll_us":50,"on_timeout":"error|abort"}.
+/** Makes a communicator of the caller's transport. ops is copied. `options_json` may be NULL/0:
+ *  {"timeout_ms":60000,"poll_us":50,"on_timeout":"error|abort"}.
  *  Statuses: common, INVALID_CONFIG, VERSION. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_comm_create(const moe_comm_ops* ops, const char* options_json, size_t options_len, moe_comm** out, moe_error** err);
 /** Fills out[0..size-1] with connected communicators for threads of this process, 1 <= size <= 1024. For
@@ -1039,8 +1040,9 @@ MOE_API void MOE_CALL moe_comm_destroy(moe_comm* comm);
  *  width; its sums are compact. Of more tokens than chunk_tokens (0: as workspace_mb allows) a call
  *  makes chunks. Buffers for max_tokens_per_rank are reserved in moe_dist_create and _attach; a call
  *  allocates nothing. The layers of a communicator that have one ctx share them; workspace_mb bounds them.
- *  layer_id is for messages: give each layer its own. Config and options of all ranks must agree: CONFIG_MISMATCH on all of them, with
- *  "pointer", "ranks", "expected" and "actual" in the details. ctx lends threads and memory.
+ *  layer_id is for messages: give each layer its own. Config and options of all ranks must agree:
+ *  CONFIG_MISMATCH on all of them, with "pointer", "ranks", "expected" and "actual" in the details. ctx
+ *  lends threads and memory.
  *  Collective. Statuses: common, INVALID_CONFIG, UNSUPPORTED, BUSY, COMM, PEER, CONFIG_MISMATCH,
  *  COMM_POISONED, CALLBACK. [any; comm excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_create(moe_context* ctx, moe_comm* comm, const moe_config* config, const char* options_json, size_t options_len, moe_dist** out, moe_error** err);
@@ -1051,9 +1053,10 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_create(moe_context* ctx, moe
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_local_config(const moe_dist* dist, moe_config** out, moe_error** err);
 /** Gives the layer of the local config (kept); NULL exactly where this rank holds no expert. Ends when all
  *  ranks are there, within ten times timeout_ms. UNSUPPORTED: the layer has an expert_map, or the input
- *  scales that vLLM shares among a rank's experts differ between ranks (bit_compat vllm, mode ep), or these
- *  kernels do not round alike. Collective. Statuses: common, UNSUPPORTED, BUSY, STATE,
- *  COMM, PEER, CONFIG_MISMATCH, COMM_POISONED, CALLBACK. [excl] */
+ *  scales that vLLM shares among a rank's experts differ between ranks (bit_compat vllm, mode ep).
+ *  CONFIG_MISMATCH: another config than the local one, or kernels of two ranks do not round alike.
+ *  Collective. Statuses: common, UNSUPPORTED, BUSY, STATE, COMM, PEER, CONFIG_MISMATCH, COMM_POISONED,
+ *  CALLBACK. [excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_dist_attach(moe_dist* dist, moe_layer* layer, moe_error** err);
 /** moe_apply over all ranks, with this rank's tokens: as many as it has, also 0, at most
  *  max_tokens_per_rank (else BUFFER_TOO_SMALL). With T = 0 the data of a tensor may be NULL.

@@ -68,6 +68,7 @@ TEST(DistChunks, RowsTravelWhileAnotherChunkIsComputed) {
 // Threads of the caller that leave tasks out from a certain use on.
 struct Threads {
   int uses_left = INT_MAX;
+  bool in_task = false;
   ContextPtr context;
   Threads() {
     moe_parallel_ops ops{};
@@ -75,8 +76,11 @@ struct Threads {
     ops.num_threads = 2;
     ops.user = this;
     ops.parallel_for = [](void* user, std::size_t count, moe_task_fn task, void* arg) {
-      if (--static_cast<Threads*>(user)->uses_left < 0) return;
+      auto& self = *static_cast<Threads*>(user);
+      if (--self.uses_left < 0) return;
+      self.in_task = true;
       for (std::size_t i = 0; i < count; ++i) task(arg, i);
+      self.in_task = false;
     };
     moe_context_callbacks callbacks{};
     callbacks.struct_size = sizeof callbacks;
@@ -85,6 +89,35 @@ struct Threads {
         [&](moe_context** o, moe_error** e) { return moe_context_create("{}", MOE_NUL_TERMINATED, &callbacks, o, e); });
   }
 };
+
+// Found between two tasks of the work on one chunk, while the rows of another travel.
+TEST(DistChunks, NothingIsStartedOnATransportThatHasFailed) {
+  const Sample s = int4_sample({.E = 6, .K = 2}, 30);
+  Mailbox box;
+  std::atomic<bool> armed{false}, failed{false};
+  std::atomic<int> later{0};
+  Threads threads;  // of rank 1
+  box.test_fails = [&](int rank, std::uint64_t) {
+    if (rank != 1 || !armed || !threads.in_task) return MOE_OK;
+    failed = true;
+    return MOE_ERR_IO;
+  };
+  box.started = [&](int rank, std::uint64_t, std::uint64_t) { later += rank == 1 && failed ? 1 : 0; };
+  on_mail(
+      box, 2,
+      [&](int rank, moe_comm* comm) {
+        const Spread spread(s, comm, R"({"chunk_tokens":2})", rank == 1 ? threads.context.get() : nullptr);
+        if (rank == 1) armed = true;
+        Part part(s, rank * 15, 15);
+        const Failure f = failure([&](moe_error** e) { return moe_dist_apply(spread.dist.get(), &part.args, e); });
+        EXPECT_EQ(f.status, MOE_ERR_COMM);
+        EXPECT_EQ(f.details["reason"], rank == 1 ? "transport" : "timeout");
+        EXPECT_EQ(moe_dist_apply(spread.dist.get(), &part.args, nullptr), MOE_ERR_COMM_POISONED);
+      },
+      R"({"timeout_ms":250})");
+  EXPECT_TRUE(failed);
+  EXPECT_EQ(later, 0);
+}
 
 TEST(DistChunks, ThreadsThatFailInAnyPlaceEndTheCallOnAllRanks) {
   const Sample s = int4_sample({.E = 6, .K = 2}, 30);

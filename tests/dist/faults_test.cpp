@@ -131,6 +131,9 @@ TEST(DistFaults, BadOptionsOfOneRank) {
         return moe_dist_create(nullptr, comm, config.get(), options.c_str(), options.size(), &dist, e);
       });
       EXPECT_EQ(f.status, rank == 0 ? MOE_ERR_INVALID_CONFIG : MOE_ERR_PEER) << f.message;
+      if (rank != 0) {
+        EXPECT_NE(f.message.find("rank 0 failed with MOE_ERR_INVALID_CONFIG (2)"), std::string::npos) << f.message;
+      }
     }
     moe_dist* dist = nullptr;
     const ConfigPtr config = s.make();
@@ -147,9 +150,7 @@ TEST(DistFaults, TheLayerMustBeTheRanks) {
     Part part(s, 0, 4);
     EXPECT_EQ(moe_dist_apply(dist.get(), &part.args, nullptr), MOE_ERR_STATE);
     const LayerPtr whole = layer_of(s, config.get());
-    const ConfigPtr local =
-        make<ConfigPtr>([&](moe_config** o, moe_error** e) { return moe_dist_local_config(dist.get(), o, e); });
-    const LayerPtr right = layer_of(s, local.get());
+    const LayerPtr right = own_layer(s, dist.get());
     EXPECT_EQ(moe_dist_attach(dist.get(), rank == 0 ? whole.get() : right.get(), nullptr),
               rank == 0 ? MOE_ERR_CONFIG_MISMATCH : MOE_ERR_PEER);
     EXPECT_EQ(moe_dist_attach(dist.get(), rank == 0 ? nullptr : right.get(), nullptr),
@@ -221,10 +222,7 @@ TEST(DistFaults, ARankThatForgotToAttachIsToldSo) {
       EXPECT_EQ(moe_dist_apply(dist.get(), &part.args, nullptr), MOE_ERR_STATE);
       return;
     }
-    moe_config* local = nullptr;
-    ASSERT_EQ(moe_dist_local_config(dist.get(), &local, nullptr), MOE_OK);
-    const ConfigPtr own(local);
-    const LayerPtr layer = layer_of(s, local);
+    const LayerPtr layer = own_layer(s, dist.get());
     const Failure f = failure([&](moe_error** e) { return moe_dist_attach(dist.get(), layer.get(), e); });
     EXPECT_EQ(f.status, MOE_ERR_COMM);
     EXPECT_EQ(f.details["reason"], "out_of_step");

@@ -42,10 +42,7 @@ TEST(DistLayerValues, InputScalesThatARankWouldShareMustBeThoseOfAll) {
       for (const char* options : {"{}", R"({"combine":"compact"})"}) {
         const ConfigPtr config = s.make();
         const DistPtr dist = make_dist(comm, config.get(), options);
-        moe_config* local = nullptr;
-        ASSERT_EQ(moe_dist_local_config(dist.get(), &local, nullptr), MOE_OK);
-        const ConfigPtr own(local);
-        const LayerPtr layer = layer_of(s, local);
+        const LayerPtr layer = own_layer(s, dist.get());
         const Failure f = failure([&](moe_error** e) { return moe_dist_attach(dist.get(), layer.get(), e); });
         EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED);
         EXPECT_EQ(f.subject, "/compute");

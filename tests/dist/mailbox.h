@@ -21,7 +21,7 @@ struct Mailbox {
   std::map<std::tuple<int, int, std::uint64_t>, Letter> letters;  // from, to, number of the operation
   // Changes what rank `from` sends; false: it is never delivered.
   std::function<bool(int from, int to, std::uint64_t number, std::uint64_t row_bytes, Letter&)> spoil;
-  std::function<moe_status(int rank, std::uint64_t number)> fails;  // of start
+  std::function<moe_status(int rank, std::uint64_t number)> fails, test_fails;  // of start, of test
   std::function<void(int rank, std::uint64_t number, std::uint64_t row_bytes)> started, tested;
   std::atomic<int> released{0};
 };
@@ -78,6 +78,8 @@ class MailRank {
     auto& o = *reinterpret_cast<Op*>(op);
     const std::lock_guard lock(self.box_.mutex);
     if (self.box_.tested) self.box_.tested(self.rank_, o.number, o.row_bytes);
+    if (self.box_.test_fails)
+      if (const moe_status s = self.box_.test_fails(self.rank_, o.number); s != MOE_OK) return s;
     for (; o.next < self.size_; ++o.next) {
       const auto it = self.box_.letters.find({o.next, self.rank_, o.number});
       if (it == self.box_.letters.end()) return MOE_OK;

@@ -176,14 +176,16 @@ DistPtr make_dist(moe_comm* comm, const moe_config* config, const std::string& o
   });
 }
 
+LayerPtr own_layer(const Sample& s, const moe_dist* dist, moe_context* ctx) {
+  const ConfigPtr local =
+      make<ConfigPtr>([&](moe_config** o, moe_error** e) { return moe_dist_local_config(dist, o, e); });
+  return layer_of(s, local.get(), ctx);
+}
+
 Spread::Spread(const Sample& s, moe_comm* comm, const std::string& options, moe_context* ctx)
     : config(s.make()), dist(make_dist(comm, config.get(), options, ctx)) {
   if (dist == nullptr) return;
-  if (!told()["experts"].empty()) {
-    const ConfigPtr local =
-        make<ConfigPtr>([&](moe_config** o, moe_error** e) { return moe_dist_local_config(dist.get(), o, e); });
-    layer = layer_of(s, local.get(), ctx);
-  }
+  if (!told()["experts"].empty()) layer = own_layer(s, dist.get(), ctx);
   moe_error* err = nullptr;
   expect_status_ok(moe_dist_attach(dist.get(), layer.get(), &err), err);
 }

@@ -69,6 +69,8 @@ using OnRank = std::function<void(int rank, moe_comm* comm)>;
 void on_ranks(int size, const OnRank& fn, const std::string& options = "{\"timeout_ms\":20000}");
 
 DistPtr make_dist(moe_comm* comm, const moe_config* config, const std::string& options, moe_context* ctx = nullptr);
+// The layer of this rank's part.
+LayerPtr own_layer(const Sample& s, const moe_dist* dist, moe_context* ctx = nullptr);
 // Created, with its layer attached.
 struct Spread {
   Spread(const Sample& s, moe_comm* comm, const std::string& options = "{}", moe_context* ctx = nullptr);

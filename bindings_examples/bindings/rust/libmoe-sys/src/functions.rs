@@ -411,7 +411,8 @@ functions! {
     fn moe_checkpoint_fingerprint(ctx: *mut moe_context, checkpoint: *const moe_checkpoint, full: i32, control: *mut moe_control, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_checkpoint_destroy(checkpoint: *mut moe_checkpoint) -> ();
-    /// Makes a communicator of the caller's transport. ops is copied. `options_json` may be NULL/0: {"timeout_ms":60000,"poll_us":50,"on_timeout":"error|abort"}.
+    /// Makes a communicator of the caller's transport. ops is copied. `options_json` may be NULL/0:
+    /// {"timeout_ms":60000,"poll_us":50,"on_timeout":"error|abort"}.
     /// Statuses: common, INVALID_CONFIG, VERSION. \[any\]
     fn moe_comm_create(ops: *const moe_comm_ops, options_json: *const c_void, options_len: usize, out: *mut *mut moe_comm, err: *mut *mut moe_error) -> moe_status;
     /// Fills out\[0..size-1\] with connected communicators for threads of this process, 1 \<= size \<= 1024. For
@@ -438,8 +439,9 @@ functions! {
     /// width; its sums are compact. Of more tokens than chunk_tokens (0: as workspace_mb allows) a call
     /// makes chunks. Buffers for max_tokens_per_rank are reserved in moe_dist_create and _attach; a call
     /// allocates nothing. The layers of a communicator that have one ctx share them; workspace_mb bounds them.
-    /// layer_id is for messages: give each layer its own. Config and options of all ranks must agree: CONFIG_MISMATCH on all of them, with
-    /// "pointer", "ranks", "expected" and "actual" in the details. ctx lends threads and memory.
+    /// layer_id is for messages: give each layer its own. Config and options of all ranks must agree:
+    /// CONFIG_MISMATCH on all of them, with "pointer", "ranks", "expected" and "actual" in the details. ctx
+    /// lends threads and memory.
     /// Collective. Statuses: common, INVALID_CONFIG, UNSUPPORTED, BUSY, COMM, PEER, CONFIG_MISMATCH,
     /// COMM_POISONED, CALLBACK. \[any; comm excl\]
     fn moe_dist_create(ctx: *mut moe_context, comm: *mut moe_comm, config: *const moe_config, options_json: *const c_void, options_len: usize, out: *mut *mut moe_dist, err: *mut *mut moe_error) -> moe_status;
@@ -450,9 +452,10 @@ functions! {
     fn moe_dist_local_config(dist: *const moe_dist, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
     /// Gives the layer of the local config (kept); NULL exactly where this rank holds no expert. Ends when all
     /// ranks are there, within ten times timeout_ms. UNSUPPORTED: the layer has an expert_map, or the input
-    /// scales that vLLM shares among a rank's experts differ between ranks (bit_compat vllm, mode ep), or these
-    /// kernels do not round alike. Collective. Statuses: common, UNSUPPORTED, BUSY, STATE,
-    /// COMM, PEER, CONFIG_MISMATCH, COMM_POISONED, CALLBACK. \[excl\]
+    /// scales that vLLM shares among a rank's experts differ between ranks (bit_compat vllm, mode ep).
+    /// CONFIG_MISMATCH: another config than the local one, or kernels of two ranks do not round alike.
+    /// Collective. Statuses: common, UNSUPPORTED, BUSY, STATE, COMM, PEER, CONFIG_MISMATCH, COMM_POISONED,
+    /// CALLBACK. \[excl\]
     fn moe_dist_attach(dist: *mut moe_dist, layer: *mut moe_layer, err: *mut *mut moe_error) -> moe_status;
     /// moe_apply over all ranks, with this rank's tokens: as many as it has, also 0, at most
     /// max_tokens_per_rank (else BUFFER_TOO_SMALL). With T = 0 the data of a tensor may be NULL.
